@@ -1,0 +1,96 @@
+-- What boards are built from, and how a page is read from Postgres. A board is one stretch of the index totals_board:
+-- (period, starts_on, lang) fixed, then seconds and user_id, both descending. Users on off take no place in it.
+-- The facts of a row are read for the rows of the page only, which is why the inner queries carry the limit.
+
+-- name: LeaderboardCountBefore :one
+-- How many places are before one, and how many users have more seconds.
+SELECT count(*) FILTER (WHERE t.seconds > sqlc.arg(seconds)::bigint)::bigint AS above, count(*)::bigint AS before
+FROM totals t
+WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+  AND (t.seconds, t.user_id) > (sqlc.arg(seconds)::bigint, sqlc.arg(user_id)::uuid)
+  AND NOT EXISTS (SELECT FROM users u WHERE u.id = t.user_id AND u.privacy = 'off');
+
+-- name: LeaderboardGet :one
+-- One user's row, if the user is shown and has seconds.
+SELECT t.user_id, t.seconds, u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url, u.streak_first_on, u.streak_last_on,
+    coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = u.id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
+    coalesce((SELECT l.lang FROM totals l
+        WHERE l.user_id = t.user_id AND l.period = t.period AND l.starts_on = t.starts_on AND l.lang <> '' AND l.seconds > 0
+        ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
+FROM totals t
+JOIN users u ON u.id = t.user_id
+WHERE t.user_id = sqlc.arg(user_id) AND t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+  AND t.seconds > 0 AND u.privacy <> 'off';
+
+-- name: LeaderboardLanguagesWithTotals :many
+-- Which of the languages have totals in which of the spans: one probe of the index for each pair, whatever is stored.
+-- The LIMIT keeps the planner from turning the probes into a scan of all totals.
+SELECT s.period::text AS period, s.starts_on::date AS starts_on, l.lang::text AS lang
+FROM (SELECT unnest(sqlc.arg(periods)::text[]) AS period, unnest(sqlc.arg(starts)::date[]) AS starts_on) s
+CROSS JOIN (SELECT unnest(sqlc.arg(langs)::text[]) AS lang) l
+CROSS JOIN LATERAL (
+    SELECT FROM totals t
+    WHERE t.period = s.period AND t.starts_on = s.starts_on AND t.lang = l.lang AND t.seconds > 0
+    LIMIT 1
+) probe;
+
+-- name: LeaderboardPageAbove :many
+-- The rows before a place, nearest first.
+SELECT p.user_id, p.seconds, p.version, p.handle, p.avatar_url, p.streak_first_on, p.streak_last_on,
+    coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = p.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
+    coalesce((SELECT l.lang FROM totals l
+        WHERE l.user_id = p.user_id AND l.period = p.period AND l.starts_on = p.starts_on AND l.lang <> '' AND l.seconds > 0
+        ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
+FROM (
+    SELECT t.user_id, t.period, t.starts_on, t.seconds, u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url,
+        u.streak_first_on, u.streak_last_on
+    FROM totals t
+    JOIN users u ON u.id = t.user_id
+    WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+      AND (t.seconds, t.user_id) > (sqlc.arg(seconds)::bigint, sqlc.arg(user_id)::uuid) AND u.privacy <> 'off'
+    ORDER BY t.seconds, t.user_id
+    LIMIT sqlc.arg(max_rows)
+) p
+ORDER BY p.seconds, p.user_id;
+
+-- name: LeaderboardPageBelow :many
+-- The rows after a place, nearest first. Boards are built from this as well, so that what a build writes and what a page
+-- from Postgres shows are one thing.
+SELECT p.user_id, p.seconds, p.version, p.handle, p.avatar_url, p.streak_first_on, p.streak_last_on,
+    coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = p.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
+    coalesce((SELECT l.lang FROM totals l
+        WHERE l.user_id = p.user_id AND l.period = p.period AND l.starts_on = p.starts_on AND l.lang <> '' AND l.seconds > 0
+        ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
+FROM (
+    SELECT t.user_id, t.period, t.starts_on, t.seconds, u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url,
+        u.streak_first_on, u.streak_last_on
+    FROM totals t
+    JOIN users u ON u.id = t.user_id
+    WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+      AND (t.seconds, t.user_id) < (sqlc.arg(seconds)::bigint, sqlc.arg(user_id)::uuid) AND t.seconds > 0 AND u.privacy <> 'off'
+    ORDER BY t.seconds DESC, t.user_id DESC
+    LIMIT sqlc.arg(max_rows)
+) p
+ORDER BY p.seconds DESC, p.user_id DESC;
+
+-- name: LeaderboardRanks :many
+-- The ranks of some users. Their scores cut the board into steps, and the board is counted by step in one pass down to
+-- the lowest of them, however many are asked for. width_bucket says how many of the bounds are less than a score.
+WITH mine AS (
+    SELECT t.user_id, t.seconds FROM totals t JOIN users u ON u.id = t.user_id
+    WHERE t.user_id = ANY (sqlc.arg(user_ids)::uuid[])
+      AND t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+      AND t.seconds > 0 AND u.privacy <> 'off'
+), steps AS (
+    SELECT array_agg(DISTINCT m.seconds ORDER BY m.seconds) AS bounds, min(m.seconds) AS lowest FROM mine m
+), counted AS MATERIALIZED (
+    SELECT width_bucket(t.seconds - 1, (SELECT s.bounds FROM steps s)) AS step, count(*) AS n
+    FROM totals t
+    WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+      AND t.seconds > (SELECT s.lowest FROM steps s)
+      AND NOT EXISTS (SELECT FROM users u WHERE u.id = t.user_id AND u.privacy = 'off')
+    GROUP BY 1
+)
+SELECT m.user_id, (1 + coalesce((SELECT sum(c.n) FROM counted c
+    WHERE c.step > width_bucket(m.seconds - 1, (SELECT s.bounds FROM steps s))), 0))::bigint AS rank
+FROM mine m;

@@ -1,0 +1,71 @@
+-- Who is pending, what is published of them, and how it is cleared.
+
+-- name: OutboxBacklog :one
+-- How many users are pending, and for how long the first of them has been.
+SELECT count(*)::bigint AS pending, coalesce(extract(epoch FROM now() - min(pending_at)), 0)::float8 AS oldest_s FROM outbox;
+
+-- name: OutboxDeletePublished :exec
+-- A row goes only at the version that was published. Rows are locked in order and those that others hold are left: a
+-- finalize that holds one is about to raise its version anyway.
+DELETE FROM outbox o
+USING (
+    SELECT q.user_id, q.version FROM outbox q
+    JOIN (SELECT unnest(sqlc.arg(user_ids)::uuid[]) AS user_id, unnest(sqlc.arg(versions)::bigint[]) AS version) p
+      ON p.user_id = q.user_id AND p.version = q.version
+    ORDER BY q.user_id
+    FOR UPDATE OF q SKIP LOCKED
+) d
+WHERE o.user_id = d.user_id AND o.version = d.version;
+
+-- name: OutboxDeleteZeroTotals :exec
+-- Totals whose removal was published, that is: which are zero at the published version. The join sees version and totals
+-- in one snapshot, so a total that became zero later stays. Locked as above; what is skipped goes with the next publish.
+DELETE FROM totals t
+USING (
+    SELECT z.user_id, z.period, z.starts_on, z.lang FROM totals z
+    JOIN users u ON u.id = z.user_id
+    JOIN (SELECT unnest(sqlc.arg(user_ids)::uuid[]) AS user_id, unnest(sqlc.arg(versions)::bigint[]) AS version) p
+      ON p.user_id = u.id AND p.version = u.version
+    WHERE z.seconds = 0
+    ORDER BY z.user_id, z.period, z.starts_on, z.lang
+    FOR UPDATE OF z SKIP LOCKED
+) d
+WHERE t.user_id = d.user_id AND t.period = d.period AND t.starts_on = d.starts_on AND t.lang = d.lang AND t.seconds = 0;
+
+-- name: OutboxListPending :many
+-- Pending users in the order of their ids.
+SELECT user_id FROM outbox WHERE user_id > sqlc.arg(after) ORDER BY user_id LIMIT sqlc.arg(max_rows);
+
+-- name: OutboxReadMany :many
+-- Everything that is published of pending users, read in this one statement so that it belongs together. A user who no
+-- longer exists has no row in users and no totals. The arrays hold one element for each total of the given spans, in all
+-- languages or in one of the given ones; top_langs is set where lang is ''.
+SELECT o.user_id, coalesce(u.version, o.version)::bigint AS version,
+    (u.id IS NULL)::boolean AS gone, coalesce(u.privacy <> 'off', false)::boolean AS shown,
+    coalesce(u.handle, '')::text AS handle, coalesce(u.avatar_url, '')::text AS avatar_url, u.streak_first_on, u.streak_last_on,
+    coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = o.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
+    coalesce(t.periods, '{}')::text[] AS periods, coalesce(t.starts, '{}')::date[] AS starts,
+    coalesce(t.langs, '{}')::text[] AS langs, coalesce(t.seconds, '{}')::bigint[] AS seconds,
+    coalesce(t.top_langs, '{}')::text[] AS top_langs
+FROM outbox o
+LEFT JOIN users u ON u.id = o.user_id
+CROSS JOIN LATERAL (
+    SELECT array_agg(r.period) AS periods, array_agg(r.starts_on) AS starts, array_agg(r.lang) AS langs,
+        array_agg(r.seconds) AS seconds, array_agg(r.top_lang) AS top_langs
+    FROM (
+        SELECT a.period, a.starts_on, a.lang, a.seconds,
+            CASE WHEN a.lang = '' THEN coalesce((SELECT l.lang FROM totals l
+                WHERE l.user_id = a.user_id AND l.period = a.period AND l.starts_on = a.starts_on AND l.lang <> '' AND l.seconds > 0
+                ORDER BY l.seconds DESC, l.lang LIMIT 1), '') ELSE '' END AS top_lang
+        FROM (SELECT unnest(sqlc.arg(periods)::text[]) AS period, unnest(sqlc.arg(starts)::date[]) AS starts_on) s
+        JOIN totals a ON a.user_id = o.user_id AND a.period = s.period AND a.starts_on = s.starts_on
+        WHERE a.lang = '' OR a.lang IN (SELECT unnest(sqlc.arg(board_langs)::text[]))
+    ) r
+) t
+WHERE o.user_id = ANY (sqlc.arg(user_ids)::uuid[])
+ORDER BY o.user_id;
+
+-- name: OutboxUpsert :exec
+-- pending_at stays: it says since when the boards have been behind.
+INSERT INTO outbox (user_id, version) VALUES (sqlc.arg(user_id), sqlc.arg(version))
+ON CONFLICT (user_id) DO UPDATE SET version = greatest(outbox.version, excluded.version);

@@ -1,0 +1,52 @@
+-- One user's row and zones.
+
+-- name: UserGet :one
+SELECT id, handle, avatar_url, privacy, version, streak_first_on, streak_last_on, longest_streak_days, created_at,
+       coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = users.id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone
+FROM users
+WHERE id = $1;
+
+-- name: UserGetAuth :one
+-- All that an admission needs to know of a user, by primary key.
+SELECT token_hash, privacy, version FROM users WHERE id = $1;
+
+-- name: UserGetMode :one
+SELECT privacy, version FROM users WHERE id = $1;
+
+-- name: UserGetRejections :many
+-- What was refused in the last days, by reason, by the clock that stamped it.
+SELECT reason, sum(count)::bigint AS count
+FROM rejections
+WHERE user_id = sqlc.arg(user_id) AND at > now() - make_interval(days => sqlc.arg(days)::int)
+GROUP BY reason
+ORDER BY reason;
+
+-- name: UserGetZone :one
+-- The zone in force: the latest change. No row means that there is no such user.
+SELECT coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = users.id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone
+FROM users
+WHERE id = $1;
+
+-- name: UserInsert :exec
+-- The first zone counts for all time before the second.
+WITH inserted AS (
+    INSERT INTO users (id, handle, token_hash, avatar_url, privacy)
+    VALUES (sqlc.arg(id), sqlc.arg(handle), sqlc.arg(token_hash), sqlc.narg(avatar_url), sqlc.arg(privacy))
+    RETURNING id
+)
+INSERT INTO user_zones (user_id, from_s, zone) SELECT i.id, 0, sqlc.arg(zone) FROM inserted i;
+
+-- name: UserInsertZone :exec
+-- A change counts from its own floored second, by Postgres's clock. Of two within a second the last wins; and it comes
+-- after the one before it even when the clock was set back in between.
+INSERT INTO user_zones (user_id, from_s, zone)
+SELECT sqlc.arg(user_id), greatest(floor(extract(epoch FROM clock_timestamp()))::bigint, max(z.from_s)), sqlc.arg(zone)
+FROM user_zones z
+WHERE z.user_id = sqlc.arg(user_id)
+ON CONFLICT (user_id, from_s) DO UPDATE SET zone = excluded.zone;
+
+-- name: UserUpdateMode :one
+UPDATE users SET privacy = sqlc.arg(privacy), version = version + 1 WHERE id = sqlc.arg(id) RETURNING version;
+
+-- name: UserUpdateVersion :one
+UPDATE users SET version = version + 1 WHERE id = $1 RETURNING version;

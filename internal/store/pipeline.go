@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Pipeline collects statements and sends them in one round trip. It stands in for the database handle of generated
+// :exec queries, so that typed calls can be pipelined; their results are not known before Send. Sent on a pool or a
+// connection outside a transaction, the whole pipeline is one transaction.
+type Pipeline struct {
+	batch pgx.Batch
+}
+
+// errPipelineReads is what a query that wants rows gets: its caller must use the transaction instead.
+var errPipelineReads = errors.New("pipeline: only statements without a result can be queued")
+
+// Exec queues a statement. The command tag is empty.
+func (p *Pipeline) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	p.batch.Queue(sql, args...)
+	return pgconn.CommandTag{}, nil
+}
+
+// QueueRow queues a statement whose single row scan reads when the pipeline is sent.
+func (p *Pipeline) QueueRow(sql string, scan func(pgx.Row) error, args ...any) {
+	p.batch.Queue(sql, args...).QueryRow(scan)
+}
+
+// QueueRows queues a statement whose rows scan reads when the pipeline is sent.
+func (p *Pipeline) QueueRows(sql string, scan func(pgx.Rows) error, args ...any) {
+	p.batch.Queue(sql, args...).Query(scan)
+}
+
+// Query always fails.
+func (p *Pipeline) Query(context.Context, string, ...any) (pgx.Rows, error) {
+	return nil, errPipelineReads
+}
+
+// QueryRow always fails.
+func (p *Pipeline) QueryRow(context.Context, string, ...any) pgx.Row { return errRow{} }
+
+type errRow struct{}
+
+func (errRow) Scan(...any) error { return errPipelineReads }
+
+// Sender sends batches: a transaction, a connection or a pool.
+type Sender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// Send runs the queued statements in order and empties the pipeline. It returns the first error.
+func (p *Pipeline) Send(ctx context.Context, s Sender) error {
+	if p.batch.Len() == 0 {
+		return nil
+	}
+	batch := p.batch
+	p.batch = pgx.Batch{}
+	if err := s.SendBatch(ctx, &batch).Close(); err != nil {
+		return fmt.Errorf("send pipeline: %w", err)
+	}
+	return nil
+}

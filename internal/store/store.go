@@ -1,0 +1,102 @@
+// Package store opens Postgres: the pool, its types, transactions, migrations and the advisory lock keys. The queries
+// themselves are generated from db/queries into the package dbsqlc below this one.
+package store
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
+)
+
+// Options of a pool. Zero values mean the defaults.
+type Options struct {
+	MaxConns int32             // default: four per CPU, at least ten
+	Tracer   pgx.QueryTracer   // optional
+	AppName  string            // shown in pg_stat_activity; default commma
+	Settings map[string]string // further run-time parameters of each connection
+}
+
+// The commit groups, the aggregator and the requests of one process share its connections. pgx's own default of four
+// would let a slow read wait behind a finalize.
+const (
+	minConns    = 10
+	connsPerCPU = 4
+)
+
+// connectTimeout bounds one attempt to reach the server: well under a client's 15 s.
+const connectTimeout = 3 * time.Second
+
+// Open makes a pool for the Postgres at url and checks that it answers.
+func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		// pgx redacts the password in this error.
+		return nil, fmt.Errorf("parse database URL: %w", err)
+	}
+	cfg.MaxConns = o.MaxConns
+	if o.MaxConns <= 0 {
+		cfg.MaxConns = int32(max(minConns, connsPerCPU*runtime.GOMAXPROCS(0)))
+	}
+	if o.AppName == "" {
+		o.AppName = "commma"
+	}
+	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	cfg.ConnConfig.Tracer = o.Tracer
+	cfg.ConnConfig.RuntimeParams["application_name"] = o.AppName
+	// Days and instants are computed by us; the server's zone must never decide anything.
+	cfg.ConnConfig.RuntimeParams["timezone"] = "UTC"
+	// Advisory locks only order what is read after them if each statement has a snapshot of its own.
+	cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
+	for k, v := range o.Settings {
+		cfg.ConnConfig.RuntimeParams[k] = v
+	}
+	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+		pgxuuid.Register(c.TypeMap())
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open pool: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("reach Postgres: %w", err)
+	}
+	return pool, nil
+}
+
+// Beginner starts transactions: a pool or a connection.
+type Beginner interface {
+	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
+}
+
+// rollbackTimeout bounds the clean-up after a cancelled request.
+const rollbackTimeout = 5 * time.Second
+
+// WithTx runs fn in one READ COMMITTED transaction and commits it when fn returns nil. The isolation level is named
+// because advisory locks depend on it: under a level with one snapshot for all statements, what is read after a lock
+// was taken could be older than the lock.
+func WithTx(ctx context.Context, db Beginner, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() {
+		// A rollback must reach the server even when the caller has given up; after a commit it does nothing.
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_ = tx.Rollback(rctx)
+	}()
+	if err := fn(ctx, tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/store/dbsqlc"
+	"github.com/commma/commma/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+func TestLockKeys(t *testing.T) {
+	t.Parallel()
+	id := uuid.MustParse("11111111-2222-4333-8444-555555555555")
+	require.Equal(t, store.WriterLock(id), store.WriterLock(id))
+	require.NotEqual(t, store.WriterLock(id), store.IngestLock(id), "a finalize must never hold up an upload")
+	require.NotEqual(t, store.WriterLock(id), store.WriterLock(uuid.New()))
+	// Processes of two versions must agree on the keys, or two of them would write one user at once.
+	require.Equal(t, int64(-3461477122841769565), store.WriterLock(id))
+	require.Equal(t, int64(7274381416943875343), store.IngestLock(id))
+}
+
+func TestOpenSetsWhatCorrectnessDependsOn(t *testing.T) {
+	t.Parallel()
+	pool := testenv.Postgres(t)
+	var isolation, zone string
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT current_setting('default_transaction_isolation'), current_setting('timezone')`).Scan(&isolation, &zone))
+	require.Equal(t, "read committed", isolation)
+	require.Equal(t, "UTC", zone)
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	_, err := store.Open(t.Context(), "postgres://u:hunter2@127.0.0.1:1/x", store.Options{})
+	require.ErrorContains(t, err, "reach Postgres")
+	require.NotContains(t, err.Error(), "hunter2")
+	_, err = store.Open(t.Context(), "postgres://u:hunter2@[::1", store.Options{})
+	require.ErrorContains(t, err, "parse database URL")
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestMigrateTwice(t *testing.T) {
+	t.Parallel()
+	pool := testenv.Postgres(t)
+	log := slog.New(slog.DiscardHandler)
+	applied, err := store.MigrateUp(t.Context(), pool, log)
+	require.NoError(t, err)
+	require.Empty(t, applied, "the test's database is migrated")
+	all, err := store.MigrateStatus(t.Context(), pool, log)
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	for _, m := range all {
+		require.True(t, m.Applied, m.Name)
+	}
+}
+
+func TestWithTxRollsBack(t *testing.T) {
+	t.Parallel()
+	pool := testenv.Postgres(t)
+	insert := func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO outbox (user_id, version) VALUES (gen_random_uuid(), 1)`)
+		return err
+	}
+	count := func() (n int) {
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM outbox`).Scan(&n))
+		return n
+	}
+	sentinel := errors.New("no")
+	err := store.WithTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
+		require.NoError(t, insert(ctx, tx))
+		return sentinel
+	})
+	require.ErrorIs(t, err, sentinel)
+	require.Zero(t, count())
+
+	// A caller who gives up in the middle leaves no transaction behind: the connection goes back clean.
+	ctx, cancel := context.WithCancel(t.Context())
+	err = store.WithTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		require.NoError(t, insert(ctx, tx))
+		cancel()
+		return ctx.Err()
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, count())
+
+	require.NoError(t, store.WithTx(t.Context(), pool, insert))
+	require.Equal(t, 1, count())
+}
+
+func TestPipeline(t *testing.T) {
+	t.Parallel()
+	pool := testenv.Postgres(t)
+	q := dbsqlc.New()
+	var p store.Pipeline
+	require.NoError(t, p.Send(t.Context(), pool), "nothing queued, nothing sent")
+
+	a, b := uuid.New(), uuid.New()
+	for _, id := range []uuid.UUID{a, b} {
+		require.NoError(t, q.OutboxUpsert(t.Context(), &p, id, 7))
+	}
+	var n int
+	p.QueueRow(`SELECT count(*) FROM outbox`, func(r pgx.Row) error { return r.Scan(&n) })
+	require.NoError(t, p.Send(t.Context(), pool))
+	require.Equal(t, 2, n, "in order")
+
+	// Outside of a transaction the whole pipeline is one.
+	require.NoError(t, q.OutboxUpsert(t.Context(), &p, uuid.New(), 7))
+	p.QueueRow(`SELECT 1/0`, func(r pgx.Row) error { return r.Scan(&n) })
+	require.Equal(t, "22012", store.SQLState(p.Send(t.Context(), pool)))
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM outbox`).Scan(&n))
+	require.Equal(t, 2, n)
+	require.NoError(t, p.Send(t.Context(), pool), "what failed is not sent again")
+
+	_, err := p.Query(t.Context(), `SELECT 1`)
+	require.Error(t, err)
+	require.Error(t, p.QueryRow(t.Context(), `SELECT 1`).Scan(&n))
+}
