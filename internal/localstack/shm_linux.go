@@ -1,0 +1,34 @@
+package localstack
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// removeSharedMemory removes the shared memory segment of a Postgres that was killed, which its pid file names. The next
+// start on the directory would do so; but a test's directory has no next start, and a machine has room for 4096 segments.
+// Nothing is lost when it is not possible, so there is no error.
+func removeSharedMemory(data string) {
+	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return
+	}
+	lines := strings.Split(string(text), "\n")
+	if len(lines) < 7 {
+		return
+	}
+	var key uint32
+	var id int
+	if _, err := fmt.Sscan(lines[6], &key, &id); err != nil {
+		return
+	}
+	var d unix.SysvShmDesc
+	// Ids are used again: it is ours only with that key, and left over only if nobody is attached to it.
+	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &d); err == nil && uint32(d.Perm.Key) == key && d.Nattch == 0 {
+		_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	}
+}
