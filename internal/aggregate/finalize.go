@@ -1,0 +1,224 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/calendar"
+	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/store/dbsqlc"
+)
+
+// EnqueueFunc leaves word, in the transaction that changed a user's totals, that boards must follow.
+type EnqueueFunc func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, version int64) error
+
+// lockFunc takes a user's writer lock for the rest of the transaction and says whether it got it.
+type lockFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (bool, error)
+
+// Finalizer turns the ended runs of one user at a time into sessions. It is safe for concurrent use, also of the same
+// user: whoever does not get the user's writer lock leaves the user alone.
+type Finalizer struct {
+	enqueue EnqueueFunc
+	newID   func() uuid.UUID
+	lock    lockFunc
+	queries *dbsqlc.Queries
+}
+
+// NewFinalizer makes a Finalizer that announces changed totals through enqueue.
+func NewFinalizer(enqueue EnqueueFunc) *Finalizer {
+	q := dbsqlc.New()
+	return &Finalizer{
+		enqueue: enqueue,
+		newID:   uuid.New,
+		queries: q,
+		lock: func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (bool, error) {
+			return q.FinalizeLock(ctx, tx, store.WriterLock(userID))
+		},
+	}
+}
+
+// Result is what finalizing a user did.
+type Result struct {
+	Locked   bool  // somebody else has the user: nothing was done
+	Sessions int   // sessions written, new or replaced
+	Events   int   // hot events used, copies included
+	Seconds  int64 // by how much the user's all-time total moved
+}
+
+// Finalize finalizes what has ended of a user, in a transaction of its own. now replaces Postgres's clock for the
+// decision which runs have ended; nil leaves it to Postgres.
+func (f *Finalizer) Finalize(ctx context.Context, db store.Beginner, userID uuid.UUID, now *time.Time) (Result, error) {
+	var res Result
+	err := store.WithTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
+		got, err := f.lock(ctx, tx, userID)
+		if err != nil {
+			return fmt.Errorf("lock user: %w", err)
+		}
+		if !got {
+			res.Locked = true
+			return nil
+		}
+		res, err = f.FinalizeTx(ctx, tx, userID, now)
+		return err
+	})
+	return res, err
+}
+
+// FinalizeTx is Finalize inside a transaction of the caller, who holds the user's writer lock and took it by an earlier
+// statement.
+func (f *Finalizer) FinalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, now *time.Time) (Result, error) {
+	user, err := f.queries.FinalizeGetUser(ctx, tx, now, userID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Result{}, f.queries.FinalizeDeleteUnowned(ctx, tx, userID)
+	}
+	if err != nil {
+		return Result{}, fmt.Errorf("read user: %w", err)
+	}
+	hot, err := f.readHot(ctx, tx, userID)
+	if err != nil {
+		return Result{}, err
+	}
+	sel := hot.ended(user.NowS)
+	if user.Privacy != activity.ModeFull {
+		// The mode change erased what was stored, under this lock; nothing should be left to strip.
+		for i := range sel.events {
+			sel.events[i].StripPrivate()
+		}
+	}
+	win, err := f.readWindow(ctx, tx, userID, sel.runs)
+	if err != nil {
+		return Result{}, err
+	}
+	win.zones = zonesOf(user)
+	p, err := makePlan(win, sel.events, f.newID)
+	if err != nil {
+		return Result{}, err
+	}
+	w := &writer{tx: tx, userID: userID, queries: f.queries, enqueue: f.enqueue}
+	if err := w.replace(ctx, user, &p); err != nil {
+		return Result{}, err
+	}
+	if err := w.use(ctx, sel, user.FailedBefore); err != nil {
+		return Result{}, err
+	}
+	return Result{Sessions: len(p.sessions), Events: len(sel.seqs), Seconds: allTime(p.deltas)}, nil
+}
+
+// readHot reads the marks first: the events that a mark stands for were committed with it, so the later read of the
+// events, with its own snapshot, contains them.
+func (f *Finalizer) readHot(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (*hotSet, error) {
+	marks, err := f.queries.FinalizeGetHotRuns(ctx, tx, userID)
+	if err != nil {
+		return nil, fmt.Errorf("read hot runs: %w", err)
+	}
+	rows, err := f.queries.FinalizeGetEvents(ctx, tx, userID)
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	hot := &hotSet{
+		events: make([]activity.Event, len(rows)),
+		seqs:   make([]int64, len(rows)),
+		marks:  make([]mark, len(marks)),
+	}
+	for i, m := range marks {
+		hot.marks[i] = mark{m.Seq, m.FirstS}
+	}
+	for i := range rows {
+		r := &rows[i]
+		hot.seqs[i] = r.Seq
+		hot.events[i] = activity.Event{
+			ID: r.ID, TS: r.Ts, Lang: r.Lang, Keystrokes: r.Keystrokes, Lines: r.Lines,
+			Project: text(r.Project), File: text(r.File), KeyFreq: text(r.KeyFreq),
+		}
+	}
+	return hot, nil
+}
+
+// readWindow reads what stands where the runs touch: the sessions with an event within the idle time of one.
+func (f *Finalizer) readWindow(ctx context.Context, tx pgx.Tx, userID uuid.UUID, runs []stretch) (*window, error) {
+	win := &window{}
+	if len(runs) == 0 {
+		return win, nil
+	}
+	args := dbsqlc.FinalizeGetTouchedSessionsParams{UserID: userID}
+	for _, r := range runs {
+		args.Firsts = append(args.Firsts, r.first)
+		args.Lasts = append(args.Lasts, r.last)
+	}
+	touched, err := f.queries.FinalizeGetTouchedSessions(ctx, tx, args)
+	if err != nil {
+		return nil, fmt.Errorf("read touched sessions: %w", err)
+	}
+	if len(touched) == 0 {
+		return win, nil
+	}
+	ids := make([]uuid.UUID, len(touched))
+	for i, t := range touched {
+		ids[i] = t.ID
+		win.sessions = append(win.sessions, standing{t.ID, stretch{t.StartedS + activity.WindowSeconds, t.EndedS}})
+	}
+	if win.events, err = f.readArchives(ctx, tx, userID, ids); err != nil {
+		return nil, err
+	}
+	seconds, err := f.queries.FinalizeGetSeconds(ctx, tx, userID, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read session seconds: %w", err)
+	}
+	win.seconds = make(map[DayLang]int64, len(seconds))
+	for _, s := range seconds {
+		win.seconds[DayLang{s.Day, s.Lang}] = s.Seconds
+	}
+	return win, nil
+}
+
+// readArchives reads the events of sessions that are to be rebuilt. Each of them must have an archive: to rebuild a
+// session from new events alone would lose the old ones.
+func (f *Finalizer) readArchives(ctx context.Context, tx pgx.Tx, userID uuid.UUID, ids []uuid.UUID) ([]activity.Event, error) {
+	rows, err := f.queries.FinalizeGetArchives(ctx, tx, userID, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read archives: %w", err)
+	}
+	var events []activity.Event
+	found := make(map[uuid.UUID]bool, len(ids))
+	for i := range rows {
+		found[rows[i].SessionID] = true
+		events, err = decodeChunk(events, chunk{rows[i].Events, rows[i].Details})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(found) != len(ids) {
+		return nil, fmt.Errorf("rebuild session: %w", errArchiveGone)
+	}
+	return events, nil
+}
+
+func zonesOf(u dbsqlc.FinalizeGetUserRow) Zones {
+	zones := make(Zones, len(u.ZoneFromS))
+	for i := range zones {
+		zones[i] = ZoneChange{u.ZoneFromS[i], u.ZoneNames[i]}
+	}
+	return zones
+}
+
+func allTime(deltas []totalDelta) int64 {
+	for _, d := range deltas {
+		if d.span.Period == calendar.PeriodAllTime && d.lang == "" {
+			return d.seconds
+		}
+	}
+	return 0
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,66 @@
+package aggregate
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/commma/commma/internal/activity"
+)
+
+// openLimit is how long a run may stay open, in seconds, before it is finalized as it stands and extended later.
+const openLimit = 24 * 60 * 60
+
+// stretch is a span of event seconds, both ends included.
+type stretch struct{ first, last int64 }
+
+// mark is a row of hot_runs: somewhere from first on, the user has hot events.
+type mark struct{ seq, first int64 }
+
+// hotSet is what is hot of one user, in one snapshot. events and seqs run in parallel; marks were read before them.
+type hotSet struct {
+	events []activity.Event
+	seqs   []int64
+	marks  []mark
+}
+
+// selection is the part of a hotSet that can be finalized, and what is used up by it.
+type selection struct {
+	runs   []stretch
+	events []activity.Event // folded
+	seqs   []int64          // of every event in runs, copies included
+	marks  []int64          // marks that have nothing left to say
+}
+
+// ended selects the runs that have ended at now (seconds since the epoch): more than the idle time has passed since
+// their last event. A run that has been open for openLimit is selected too.
+func (h *hotSet) ended(now int64) selection {
+	var sel selection
+	var open []stretch
+	for _, run := range Runs(Fold(slices.Clone(h.events))) {
+		s := stretch{run[0].Second(), run[len(run)-1].Second()}
+		if now-s.last > activity.IdleSeconds || now-s.first >= openLimit {
+			sel.runs = append(sel.runs, s)
+			sel.events = append(sel.events, run...)
+		} else {
+			open = append(open, s)
+		}
+	}
+	for i := range h.events {
+		if within(sel.runs, h.events[i].Second()) {
+			sel.seqs = append(sel.seqs, h.seqs[i])
+		}
+	}
+	for _, m := range h.marks {
+		// A mark lies in one run. It is used up with the run; one that lies in no run stands for events that are gone.
+		if !within(open, m.first) {
+			sel.marks = append(sel.marks, m.seq)
+		}
+	}
+	return sel
+}
+
+// within says whether s lies in one of the stretches, which are sorted and disjoint.
+func within(stretches []stretch, s int64) bool {
+	i := sort.Search(len(stretches), func(i int) bool { return stretches[i].last >= s })
+	return i < len(stretches) && stretches[i].first <= s
+}
