@@ -1,0 +1,94 @@
+// Package leaderboard keeps the boards: who coded how much in one period, in one language or in all. The totals in
+// Postgres are the truth; a board in Redis is a copy of them that answers faster, and that may be lost at any moment.
+//
+// # Guarantee
+//
+// A page comes from a whole board or from Postgres, never from part of a board. While the outbox is empty, the board of
+// every kept span holds exactly the users who are shown and have seconds in that span and language, with the seconds of
+// their totals. A board never goes back to an older state of a user, whatever is stopped, woken, retried or lost.
+//
+// # What a board is
+//
+// A Board is a calendar.Span and a language ("" for all). It has two keys, which share the board's hash tag:
+//
+//   - a sorted set: member = user id in its 36-character form, score = seconds. Ties are ordered by member, descending;
+//     both Redis and Postgres compare these bytes alike.
+//   - a hash: field = user id, value = the user's version and what a page shows of the user (see Facts). So one script
+//     reads a whole page in one round trip.
+//
+// The completeness mark is a random 128-bit generation. It lies in both keys (a field of the hash, and a member of the
+// sorted set with score -1), so that the loss of either is seen. Beside it the hash holds the run id of the server that
+// it was made on. A server that was restarted or promoted may have lost its last writes while the mark survived, so a
+// board of another run id does not count as whole either. Scripts see all this through the one function in
+// lua/mark.lua.
+//
+// A user who leaves a board leaves a tombstone: the version stays in the hash, and the member stays in the sorted set
+// with the negated time of the removal (Redis's clock, seconds) as its score. Every range a page is made from therefore
+// ends at score 0. Tombstones are pruned when they are a day old.
+//
+// A third key, the building token, exists while somebody builds the board, and two aside keys are filled meanwhile.
+// Boards of days, weeks and months expire at the end of the second span after their own, when nobody publishes into them
+// any more; the two keys expire at the same instant.
+//
+// # Writing: the fence
+//
+// Only package outbox publishes. A publication holds absolute seconds, the version that they were read with, the
+// generation that was learned before they were read, and the time of that read. The script refuses
+//
+//   - everything, when there is no mark: it writes nothing (it removes what remains) and says whether somebody is building;
+//   - everything, when the generation is another one. The board was built anew since, maybe from a later state than the
+//     publication's, and its tombstones are gone;
+//   - everything, when it was read more than an hour ago by Redis's clock: tombstones live for a day, so a publisher that
+//     slept longer than they live must not write;
+//   - a single user, when the board holds a newer version of it, be it a place or a tombstone.
+//
+// What is refused stays in the outbox.
+//
+// # Building
+//
+// Builder makes a board that is not there (or is to be made again): take the token, remove the board, read the totals
+// page by page, fill the aside keys, rename them into place. In detail, and why it is right:
+//
+//   - The token is the new generation. It expires unless each chunk renews it, and it is never taken over: a builder
+//     whose token is gone finds that out in the script that would have written, discards its aside keys and gives up.
+//   - From the removal to the swap there is no mark, so nobody publishes into the board, and whoever changes meanwhile
+//     stays in the outbox. A change that was published before the removal was committed before every page was read, so
+//     the walk sees it. Hence a walk by (seconds, user) over moving totals may miss or repeat only users who are pending,
+//     and these are published after the swap. So is a user who was taken in and went off since.
+//   - A publication to a board that has neither mark nor token counts as done: whoever builds it later reads later. With a
+//     token it does not, since that builder may have read before.
+//   - The aside keys carry the mark from the start. If one is evicted, or Redis restarts, the next chunk or the swap sees
+//     it and the build is given up.
+//   - Tombstones are not carried over. The generation fences those who would need them.
+//
+// Memory stays bounded by a page of rows, here and in Redis's scripts.
+//
+// # Reading
+//
+// Reader serves kept spans from Redis and everything else from Postgres, and kept spans too when the board is not whole
+// or Redis does not answer; after several failures in a row it stops asking Redis for a moment. It never builds. Rank is
+// one more than the number of users with more seconds (1, 2, 2, 4). A cursor is a place (seconds, user), not an index:
+// whoever did not move is neither repeated nor missed, whatever others do. Streaks and deltas are decided when read.
+//
+// # Failures
+//
+//	what happens                         what is seen            what repairs it
+//	one key of a board evicted, FLUSHALL Postgres answers        next cycle's EnsureKept builds
+//	Redis restarted, with data or not    Postgres answers        run id or mark differ: built anew
+//	Redis down, hung or cut off          Postgres answers        nothing is lost: the outbox keeps all
+//	builder killed                       Postgres answers        token and aside keys expire; built anew
+//	builder stopped, woken after another nothing                 its token is gone: it discards
+//	publisher stopped, woken later       nothing                 refused by version, generation or age
+//	two failovers, back to a server that  boards behind by what   the next publish of those users, or
+//	kept running, within one cycle        was lost                building anew by hand
+//	Postgres restored to an older state  boards too new          rows stay pending (refused); build anew by hand
+//	hash tag's slot moved (Cluster)      Postgres answers        run id differs: built anew
+//
+// # What must never break
+//
+//   - Nothing but swap.lua gives a board its mark, and nothing writes members into a board without checking it.
+//   - The generation is learned, and Redis's time read, before the totals are.
+//   - Version, seconds and facts of a publication or a page come from one statement.
+//   - Every script names all its keys, and they share a hash tag.
+//   - A page never reaches a score of 0 or less.
+package leaderboard

@@ -1,0 +1,122 @@
+package leaderboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+// live reads boards from Redis.
+type live struct {
+	rdb redis.UniversalClient
+}
+
+// page reads a page, or returns nil when there is no whole board.
+func (l live) page(ctx context.Context, b Board, r request) (*slice, error) {
+	k := b.keys()
+	seconds, member, me := "", "", ""
+	switch r.kind {
+	case pageAfter:
+		seconds, member = strconv.FormatInt(r.after.seconds, 10), memberOf(r.after.user)
+	case pageAround:
+		member = memberOf(r.me)
+	}
+	if r.me != uuid.Nil {
+		me = memberOf(r.me)
+	}
+	cmd := pageScript.Run(ctx, l.rdb, []string{k.scores, k.members}, r.limit, string(r.kind), seconds, member, me)
+	values, err := list(cmd, 0)
+	if err != nil || len(values) == 0 {
+		return nil, err
+	}
+	return sliceOf(values)
+}
+
+// sliceOf reads the answer of page.lua.
+func sliceOf(values []any) (*slice, error) {
+	if len(values) != 7 {
+		return nil, errAnswer
+	}
+	numbers, err := integers(values[:4])
+	own, okOwn := values[4].([]any)
+	scores, okScores := values[5].([]any)
+	members, okMembers := values[6].([]any)
+	if err != nil || !okOwn || !okScores || !okMembers || len(scores) != 2*len(members) {
+		return nil, errAnswer
+	}
+	s := &slice{updatedAt: time.UnixMilli(numbers[0]).UTC(), more: numbers[3] == 1, rows: make([]standing, len(members))}
+	for i := range members {
+		user, ok := scores[2*i].(string)
+		if !ok {
+			return nil, errAnswer
+		}
+		if s.rows[i], err = liveStanding(user, scores[2*i+1], members[i]); err != nil {
+			return nil, err
+		}
+	}
+	setRanks(s.rows, numbers[1], numbers[2])
+	if len(own) == 0 {
+		return s, nil
+	}
+	s.me, err = ownStanding(own)
+	return s, err
+}
+
+// ownStanding reads an own place: rank, seconds, value. It does not name the user, whom the caller knows.
+func ownStanding(own []any) (*standing, error) {
+	if len(own) != 3 {
+		return nil, errAnswer
+	}
+	rank, ok := own[0].(int64)
+	if !ok {
+		return nil, errAnswer
+	}
+	me, err := liveStanding(uuid.Nil.String(), own[1], own[2])
+	me.rank = rank
+	return &me, err
+}
+
+func liveStanding(member string, score, value any) (standing, error) {
+	user, err := uuid.Parse(member)
+	scoreText, okScore := score.(string)
+	text, okText := value.(string)
+	if err != nil || !okScore || !okText {
+		return standing{}, errAnswer
+	}
+	seconds, errSeconds := strconv.ParseInt(scoreText, 10, 64)
+	version, facts, errMember := unpackMember(text)
+	if err := errors.Join(errSeconds, errMember); err != nil {
+		return standing{}, fmt.Errorf("read board: %w", err)
+	}
+	return standing{place: place{seconds: seconds, user: user}, version: version, facts: facts}, nil
+}
+
+// ranks are the ranks of those of the users that have a place, or nil when there is no whole board. At least one user
+// must be asked for.
+func (l live) ranks(ctx context.Context, b Board, users []uuid.UUID) (map[uuid.UUID]int64, error) {
+	k := b.keys()
+	args := make([]any, len(users))
+	for i, u := range users {
+		args[i] = memberOf(u)
+	}
+	values, err := list(ranksScript.Run(ctx, l.rdb, []string{k.scores, k.members}, args...), 0)
+	if err != nil || len(values) == 0 {
+		return nil, err
+	}
+	numbers, err := integers(values)
+	if err != nil || len(numbers) != len(users) {
+		return nil, errAnswer
+	}
+	ranks := make(map[uuid.UUID]int64, len(users))
+	for i, n := range numbers {
+		if n > 0 {
+			ranks[users[i]] = n
+		}
+	}
+	return ranks, nil
+}

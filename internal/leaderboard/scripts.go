@@ -1,0 +1,124 @@
+package leaderboard
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/mark.lua
+var markLua string
+
+//go:embed lua/publish.lua
+var publishLua string
+
+//go:embed lua/page.lua
+var pageLua string
+
+//go:embed lua/ranks.lua
+var ranksLua string
+
+//go:embed lua/state.lua
+var stateLua string
+
+//go:embed lua/begin.lua
+var beginLua string
+
+//go:embed lua/fill.lua
+var fillLua string
+
+//go:embed lua/swap.lua
+var swapLua string
+
+//go:embed lua/discard.lua
+var discardLua string
+
+// The scripts that ask for the mark get the function that reads it put before them.
+var (
+	publishScript = redis.NewScript(markLua + publishLua)
+	pageScript    = redis.NewScript(markLua + pageLua)
+	ranksScript   = redis.NewScript(markLua + ranksLua)
+	stateScript   = redis.NewScript(markLua + stateLua)
+	beginScript   = redis.NewScript(markLua + beginLua)
+	fillScript    = redis.NewScript(markLua + fillLua)
+	swapScript    = redis.NewScript(markLua + swapLua)
+	discardScript = redis.NewScript(discardLua)
+)
+
+// call is one run of a script.
+type call struct {
+	keys []string
+	args []any
+}
+
+// runMany runs a script for many boards in one round trip and returns one command per call, each with its own result or
+// error: a board whose key is broken does not stop the others. EVALSHA in a pipeline has no fallback, so the calls that
+// a server did not know the script for are run again after it was loaded.
+func runMany(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, calls []call) ([]*redis.Cmd, error) {
+	all := make([]int, len(calls))
+	for i := range all {
+		all[i] = i
+	}
+	cmds := make([]*redis.Cmd, len(calls))
+	runSome(ctx, rdb, script, calls, cmds, all)
+	var unknown []int
+	for i, cmd := range cmds {
+		if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+			unknown = append(unknown, i)
+		}
+	}
+	if len(unknown) == 0 {
+		return cmds, nil
+	}
+	if err := script.Load(ctx, rdb).Err(); err != nil {
+		return nil, fmt.Errorf("load script: %w", err)
+	}
+	runSome(ctx, rdb, script, calls, cmds, unknown)
+	return cmds, nil
+}
+
+func runSome(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, calls []call, cmds []*redis.Cmd, which []int) {
+	pipe := rdb.Pipeline()
+	for _, i := range which {
+		cmds[i] = script.EvalSha(ctx, pipe, calls[i].keys, calls[i].args...)
+	}
+	// The error is the first command's that failed; each command is looked at by the caller.
+	_, _ = pipe.Exec(ctx)
+}
+
+// errAnswer is an answer that the script at hand does not give.
+var errAnswer = errors.New("unexpected answer of a script")
+
+// list is the answer of a script that returns a table.
+func list(cmd *redis.Cmd, atLeast int) ([]any, error) {
+	values, err := cmd.Slice()
+	if err != nil {
+		return nil, err
+	}
+	if len(values) < atLeast {
+		return nil, errAnswer
+	}
+	return values, nil
+}
+
+// integers are values that must all be integers.
+func integers(values []any) ([]int64, error) {
+	numbers := make([]int64, len(values))
+	for i, v := range values {
+		n, ok := v.(int64)
+		if !ok {
+			return nil, errAnswer
+		}
+		numbers[i] = n
+	}
+	return numbers, nil
+}
+
+// isReply says whether err is an error that Redis itself answered with, so that the server is there.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
