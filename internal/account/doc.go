@@ -1,0 +1,28 @@
+// Package account is the one place that composes what must happen to a user in several parts of the system in one
+// transaction: creation, a change of mode, a change of zone. It owns no rule of those parts; each exports what it must
+// do as a function that takes the transaction.
+//
+// # A change of mode
+//
+// One transaction, in an order that must not change:
+//
+//  1. The writer lock, tried, each time in a fresh transaction, for a bounded time.
+//  2. The ingest lock alone, waited for in the queue, bounded by lock_timeout.
+//  3. Only now, by later statements, what there is to change is read: a snapshot older than the locks could miss events
+//     that were stored a moment ago, and they would keep their paths.
+//  4. To off: what has ended becomes sessions, then the open run's events are dropped.
+//  5. The mode, and the user's next version.
+//  6. From full: paths, projects and key counts are erased from all tables.
+//  7. The outbox row.
+//  8. To a stricter mode: the cache, at the version that is about to be committed.
+//
+// The cache is written inside the transaction, which holds the locks for one more round trip (bounded), because only
+// there the version is known, and because a change that did not get its locks must not have cost any detail.
+//
+// After the commit the cache is written again, or for the first time when the mode became looser, and the user's boards
+// are published, all before the answer. Neither can fail the change, for neither decides anything: the storing
+// transaction reads the mode itself, and the outbox row stays until the boards have it.
+//
+// A change that answers ErrBusy changed nothing. The same mode again changes nothing and writes the cache and the boards
+// once more, so that repeating a request whose answer was lost is always right.
+package account

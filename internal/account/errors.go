@@ -1,0 +1,38 @@
+package account
+
+import (
+	"errors"
+
+	"github.com/commma/commma/internal/store"
+)
+
+// ErrBusy means that others hold the user's locks for longer than a request may wait. Nothing was changed.
+var ErrBusy = errors.New("the user is busy")
+
+// ErrUnknownUser means that there is no such user.
+var ErrUnknownUser = errors.New("unknown user")
+
+// ErrHandleTaken means that another user has the handle.
+var ErrHandleTaken = errors.New("the handle is taken")
+
+// InvalidError means that a value given for a user is not acceptable. Message is for the client; it does not repeat the
+// value.
+type InvalidError struct {
+	Field   string
+	Message string
+}
+
+// Error implements error.
+func (e *InvalidError) Error() string { return e.Field + " " + e.Message }
+
+// The SQLSTATEs with which Postgres gives up waiting for a lock.
+const (
+	lockNotAvailable = "55P03"
+	deadlockDetected = "40P01"
+)
+
+// busy says that err is Postgres giving up on a lock.
+func busy(err error) bool {
+	state := store.SQLState(err)
+	return state == lockNotAvailable || state == deadlockDetected
+}
