@@ -1,0 +1,215 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/labstack/echo/v4"
+
+	"github.com/commma/commma/internal/account"
+	"github.com/commma/commma/internal/admission"
+	"github.com/commma/commma/internal/httpapi/api"
+	"github.com/commma/commma/internal/ingest"
+	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/sessions"
+	"github.com/commma/commma/internal/store"
+)
+
+// retryUnavailable is what a 503 says in Retry-After when nothing better is known.
+const retryUnavailable = 5 * time.Second
+
+// statusOf is the contract's table of codes and statuses; admission names its refusals by the same codes.
+var statusOf = map[api.ErrorCode]int{
+	api.ErrorCodeValidationError:    http.StatusBadRequest,
+	api.ErrorCodeUnauthorized:       http.StatusUnauthorized,
+	api.ErrorCodeForbidden:          http.StatusForbidden,
+	api.ErrorCodeNotFound:           http.StatusNotFound,
+	api.ErrorCodeConflict:           http.StatusConflict,
+	api.ErrorCodePayloadTooLarge:    http.StatusRequestEntityTooLarge,
+	api.ErrorCodeRateLimited:        http.StatusTooManyRequests,
+	api.ErrorCodeInternalError:      http.StatusInternalServerError,
+	api.ErrorCodeServiceUnavailable: http.StatusServiceUnavailable,
+}
+
+// sentinels are the domain's errors that are one value each. Each is an intended answer, so none of them is logged beyond
+// the access log: a queue that is full would otherwise fill the log too.
+var sentinels = []struct {
+	err     error
+	code    api.ErrorCode
+	message string
+}{
+	{sessions.ErrNotFound, api.ErrorCodeNotFound, "not found"},
+	{sessions.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
+	{leaderboard.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
+	{ingest.ErrBodyTooLarge, api.ErrorCodePayloadTooLarge, "the body is too large: send fewer events at once"},
+	{ingest.ErrTooManyEvents, api.ErrorCodePayloadTooLarge, "too many events: send fewer at once"},
+	{ingest.ErrUnknownUser, api.ErrorCodeForbidden, "the user of this token does not exist"},
+	{ingest.ErrOverloaded, api.ErrorCodeServiceUnavailable, "too busy, nothing was stored: try again later"},
+	{ingest.ErrUserBusy, api.ErrorCodeServiceUnavailable, "the account is busy, nothing was stored: try again later"},
+	{ingest.ErrStopped, api.ErrorCodeServiceUnavailable, "shutting down, nothing was stored: try again later"},
+	{account.ErrUnknownUser, api.ErrorCodeForbidden, "the user of this token does not exist"},
+	{account.ErrBusy, api.ErrorCodeServiceUnavailable, "the account is busy, nothing was changed: try again later"},
+	{account.ErrHandleTaken, api.ErrorCodeConflict, "the handle is taken"},
+	{errBodyNotRead, api.ErrorCodeServiceUnavailable, "the body did not arrive in full and in time"},
+}
+
+// requestError is a request that cannot be understood, as the handlers find it. Its texts are ours, not the client's.
+type requestError struct{ details []api.ErrorDetail }
+
+// invalid says about one field what is wanted instead. It does not repeat what was sent: the sender knows, and the text
+// may end up in other places than the answer.
+func invalid(field, want string) *requestError {
+	return finding(api.ErrorDetailCodeInvalid, field, want)
+}
+
+// finding is a requestError about one field, of any kind.
+func finding(code api.ErrorDetailCode, field, want string) *requestError {
+	return &requestError{[]api.ErrorDetail{{Code: code, Path: []string{field}, Message: want}}}
+}
+
+// Error is the first finding, with its field.
+func (e *requestError) Error() string {
+	d := e.details[0]
+	return strings.Join(append(slices.Clone(d.Path), d.Message), ": ")
+}
+
+// answer is what an error looks like to the client.
+type answer struct {
+	code       api.ErrorCode
+	message    string
+	details    []api.ErrorDetail
+	retryAfter time.Duration // 0: the client is not told
+}
+
+// answerFor is the one place that knows what an error means to a client. What it does not know is the service's fault.
+func answerFor(err error) answer {
+	// Single values before whole classes: one may wrap a timeout, and its message says more.
+	for _, s := range sentinels {
+		if errors.Is(err, s.err) {
+			return answer{code: s.code, message: s.message}
+		}
+	}
+	var (
+		refused *admission.Error
+		request *requestError
+		batch   *ingest.BadRequestError
+		field   *account.InvalidError
+		tooBig  *http.MaxBytesError
+		routing *echo.HTTPError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return answer{code: api.ErrorCode(refused.Code), message: refused.Message, retryAfter: refused.Limit.RetryAfter}
+	case errors.As(err, &request):
+		return answer{code: api.ErrorCodeValidationError, message: request.Error(), details: request.details}
+	case errors.As(err, &batch):
+		return answer{code: api.ErrorCodeValidationError, message: batch.Message}
+	case errors.As(err, &field):
+		request = invalid(field.Field, field.Message)
+		return answer{code: api.ErrorCodeValidationError, message: request.Error(), details: request.details}
+	case errors.As(err, &tooBig):
+		return answer{code: api.ErrorCodePayloadTooLarge, message: "the body is too large"}
+	case errors.As(err, &routing):
+		return answerForEcho(routing)
+	case store.IsUnavailable(err):
+		return answer{code: api.ErrorCodeServiceUnavailable, message: "try again later"}
+	}
+	return answer{code: api.ErrorCodeInternalError}
+}
+
+// answerForEcho translates what Echo and the generated code report themselves: no such route, no such method, a query
+// parameter that is given twice.
+func answerForEcho(err *echo.HTTPError) answer {
+	switch {
+	case err.Code == http.StatusNotFound, err.Code == http.StatusMethodNotAllowed:
+		return answer{code: api.ErrorCodeNotFound, message: "not found"}
+	case err.Code >= 400 && err.Code < 500:
+		return answer{code: api.ErrorCodeValidationError, message: "a parameter cannot be understood: is one given twice?"}
+	}
+	return answer{code: api.ErrorCodeInternalError}
+}
+
+// answerError is Echo's HTTPErrorHandler: it writes the envelope and logs what the service is to blame for.
+func (s *Server) answerError(err error, c echo.Context) {
+	a := answerFor(err)
+	// A refusal with a code that the contract lacks is a bug here, not something to pass on.
+	status, known := statusOf[a.code]
+	if !known {
+		a.code, status = api.ErrorCodeInternalError, http.StatusInternalServerError
+	}
+	s.logFailure(c, status, err)
+	// What has begun cannot become an error any more; the client sees that it is cut short.
+	if c.Response().Committed {
+		return
+	}
+	h := c.Response().Header()
+	switch status {
+	case http.StatusInternalServerError:
+		a.message = "internal error, request " + requestID(c)
+	case http.StatusUnauthorized:
+		h.Set(echo.HeaderWWWAuthenticate, "Bearer")
+	case http.StatusServiceUnavailable:
+		a.retryAfter = max(a.retryAfter, retryUnavailable)
+	}
+	// Other errors keep the headers that admit has set.
+	var refused *admission.Error
+	if errors.As(err, &refused) {
+		setLimitHeaders(h, refused.Limit)
+	}
+	if a.retryAfter > 0 {
+		h.Set(echo.HeaderRetryAfter, strconv.FormatInt(ceilSeconds(a.retryAfter), 10))
+	}
+	if a.details == nil {
+		a.details = []api.ErrorDetail{} // a list on the wire, never null
+	}
+	body := api.ErrorAnswer{Error: api.Error{Code: a.code, Message: a.message, Details: a.details}}
+	// The client may be gone; then there is nobody to tell.
+	_ = writeJSON(c, status, body)
+}
+
+// ceilSeconds rounds up: who comes back after that long must not be too early.
+func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// logFailure writes one line for what the service is to blame for: nothing for refusals, for clients that hung up, and
+// for the intended 503 of a busy user or a full queue, which the access log counts.
+func (s *Server) logFailure(c echo.Context, status int, err error) {
+	if status < http.StatusInternalServerError || c.Request().Context().Err() == context.Canceled {
+		return
+	}
+	for _, sentinel := range sentinels {
+		if errors.Is(err, sentinel.err) {
+			return
+		}
+	}
+	level := slog.LevelError
+	if status == http.StatusServiceUnavailable {
+		level = slog.LevelWarn
+	}
+	attrs := []slog.Attr{
+		slog.String("err", logText(err)),
+		slog.String("route", s.route(c)),
+		slog.String("request_id", requestID(c)),
+	}
+	var p *panicError
+	if errors.As(err, &p) {
+		attrs = append(attrs, slog.String("stack", string(p.stack)))
+	}
+	s.deps.Logger.LogAttrs(c.Request().Context(), level, "request failed", attrs...)
+}
+
+// logText is the error's text without what Postgres wrote into it: its messages quote values, which can be a user's.
+func logText(err error) string {
+	text := err.Error()
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		text = strings.ReplaceAll(text, pg.Error(), "SQLSTATE "+pg.Code)
+	}
+	return text
+}

@@ -1,0 +1,272 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	apidoc "github.com/commma/commma/api"
+	"github.com/commma/commma/internal/account"
+	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/admission"
+	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/httpapi/api"
+	"github.com/commma/commma/internal/ingest"
+	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/sessions"
+	"github.com/commma/commma/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+var (
+	testNow  = time.Date(2026, 6, 17, 9, 30, 0, 123_456_789, time.UTC) // a Wednesday
+	testUser = uuid.MustParse("3f0e6a3d-7b0b-4b7d-8d43-5e5f64b1b3a2")
+)
+
+const goodToken = "cmm_good"
+
+// contract is openapi.yaml, read once.
+var contract = sync.OnceValue(func() *openapi3.T {
+	doc, err := openapi3.NewLoader().LoadFromData(apidoc.Document)
+	if err != nil {
+		panic(err)
+	}
+	return doc
+})
+
+// fake stands for all other domains. They have tests of their own; here only what they answer matters, above all that
+// they fail. A nil function answers something harmless.
+type fake struct {
+	admit  func(admission.Request) (admission.Grant, error)
+	store  func(context.Context, *ingest.Batch) (ingest.Stored, error)
+	me     func() (account.Facts, error)
+	change func(account.Change) error
+	page   func(leaderboard.Board, leaderboard.Query) (leaderboard.Page, error)
+	list   func(context.Context, *sessions.Cursor, int) (sessions.Page, error)
+	get    func(uuid.UUID) (*sessions.Detail, error)
+	ping   error
+	check  func() ([]string, error)
+	filled []privacy.Entry
+}
+
+var testLimit = admission.LimitState{Limit: 300, Remaining: 299, ResetAt: testNow.Add(12 * time.Second)}
+
+func (f *fake) Admit(_ context.Context, r admission.Request) (admission.Grant, error) {
+	if f.admit != nil {
+		return f.admit(r)
+	}
+	if r.Token != goodToken {
+		return admission.Grant{}, &admission.Error{Code: admission.CodeUnauthorized, Message: "no"}
+	}
+	return admission.Grant{UserID: testUser, Limit: testLimit}, nil
+}
+
+func (f *fake) AdmitAnonymous(_ context.Context, s admission.Scope, a netip.Addr) (admission.Grant, error) {
+	if f.admit != nil {
+		return f.admit(admission.Request{Scope: s, Addr: a})
+	}
+	return admission.Grant{Limit: testLimit}, nil
+}
+
+func (f *fake) FillMode(_ context.Context, _ uuid.UUID, e privacy.Entry, _ time.Time) {
+	f.filled = append(f.filled, e)
+}
+
+func (f *fake) Store(ctx context.Context, _ uuid.UUID, b *ingest.Batch) (ingest.Stored, error) {
+	if f.store != nil {
+		return f.store(ctx, b)
+	}
+	return ingest.Stored{Received: b.Received, Mode: activity.ModeFull}, nil
+}
+
+func (f *fake) Me(context.Context, uuid.UUID) (account.Facts, error) {
+	if f.me != nil {
+		return f.me()
+	}
+	return demoFacts(), nil
+}
+
+func demoFacts() account.Facts {
+	return account.Facts{ID: testUser, Handle: "demo", Mode: activity.ModeFull, Zone: "UTC", CreatedAt: testNow}
+}
+
+func (f *fake) Change(_ context.Context, _ uuid.UUID, c account.Change) error {
+	if f.change != nil {
+		return f.change(c)
+	}
+	return nil
+}
+
+func (f *fake) Page(_ context.Context, _ time.Time, b leaderboard.Board, q leaderboard.Query) (leaderboard.Page, error) {
+	if f.page != nil {
+		return f.page(b, q)
+	}
+	return leaderboard.Page{Board: b, UpdatedAt: testNow}, nil
+}
+
+func (f *fake) List(ctx context.Context, _ uuid.UUID, after *sessions.Cursor, limit int) (sessions.Page, error) {
+	if f.list != nil {
+		return f.list(ctx, after, limit)
+	}
+	return sessions.Page{}, nil
+}
+
+func (f *fake) Get(_ context.Context, _, id uuid.UUID) (*sessions.Detail, error) {
+	if f.get != nil {
+		return f.get(id)
+	}
+	return &sessions.Detail{Session: sessions.Session{ID: id, StartedAt: testNow, EndedAt: testNow.Add(time.Hour)}}, nil
+}
+
+func (f *fake) Ping(context.Context) error { return f.ping }
+
+func (f *fake) Check(context.Context) ([]string, error) {
+	if f.check != nil {
+		return f.check()
+	}
+	return nil, nil
+}
+
+// logBuffer keeps all that was logged, at every level.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+type bundle struct {
+	*Server
+	logs     *logBuffer
+	registry *prometheus.Registry
+	clock    *clock.Manual
+}
+
+func setup(t *testing.T, f *fake) bundle { return setupWith(t, f, Config{}) }
+
+func setupWith(t *testing.T, f *fake, cfg Config) bundle {
+	t.Helper()
+	return setupDeps(t, cfg, func(d *Deps) {
+		d.Admission, d.Events, d.Accounts, d.Boards, d.Sessions, d.Postgres, d.Redis = f, f, f, f, f, f, f
+	})
+}
+
+// setupDeps makes a server of fakes, except for what change puts in their place.
+func setupDeps(t *testing.T, cfg Config, change func(*Deps)) bundle {
+	t.Helper()
+	b := bundle{logs: &logBuffer{}, registry: prometheus.NewRegistry(), clock: clock.NewManual(testNow)}
+	f := &fake{}
+	d := Deps{
+		Admission: f, Events: f, Accounts: f, Boards: f, Sessions: f, Postgres: f, Redis: f,
+		Languages: languages.New(), Metrics: b.registry, Clock: b.clock,
+		Logger: slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	change(&d)
+	s, err := New(d, cfg)
+	require.NoError(t, err)
+	b.Server = s
+	return b
+}
+
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// json reads the body into a map.
+func (r reply) json(t *testing.T) map[string]any {
+	t.Helper()
+	var m map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.body), &m), r.body)
+	return m
+}
+
+// requireError checks the envelope and returns it.
+func (r reply) requireError(t *testing.T, status int, code api.ErrorCode) api.Error {
+	t.Helper()
+	require.Equal(t, status, r.status, r.body)
+	require.Equal(t, "application/json", r.header.Get("Content-Type"))
+	var e api.ErrorAnswer
+	require.NoError(t, json.Unmarshal([]byte(r.body), &e), r.body)
+	require.Equal(t, code, e.Error.Code)
+	require.NotEmpty(t, e.Error.Message)
+	require.Contains(t, r.body, `"details":[`, "details is a list, also when it is empty")
+	return e.Error
+}
+
+type option func(*http.Request)
+
+func withHeader(name, value string) option {
+	return func(r *http.Request) { r.Header.Add(name, value) }
+}
+
+func signedIn() option { return withHeader("Authorization", "Bearer "+goodToken) }
+
+// call sends a request without a network and checks the answer against the contract.
+func (b bundle) call(t *testing.T, method, target, body string, options ...option) reply {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	for _, o := range options {
+		o(r)
+	}
+	w := httptest.NewRecorder()
+	b.ServeHTTP(w, r)
+	got := reply{w.Code, w.Header(), w.Body.String()}
+	requireContract(t, r, got)
+	return got
+}
+
+// requireContract checks that the answer is one that openapi.yaml has for the route. What matches no route is left to
+// the caller.
+func requireContract(t *testing.T, r *http.Request, got reply) {
+	t.Helper()
+	item := contract().Paths.Find(pathPattern(r.URL.Path))
+	if item == nil || item.Operations()[r.Method] == nil {
+		return
+	}
+	documented := item.GetOperation(r.Method).Responses.Status(got.status)
+	require.NotNil(t, documented, "%s %s: status %d is not in openapi.yaml", r.Method, r.URL.Path, got.status)
+	for name := range documented.Value.Headers {
+		require.Contains(t, got.header, http.CanonicalHeaderKey(name), "%s %s", r.Method, r.URL.Path)
+	}
+	if content := documented.Value.Content.Get("application/json"); content != nil {
+		var v any
+		require.NoError(t, json.Unmarshal([]byte(got.body), &v), got.body)
+		require.NoError(t, content.Schema.Value.VisitJSON(v), got.body)
+	}
+}
+
+// pathPattern is the path in the contract that a path of a request belongs to.
+func pathPattern(path string) string {
+	if rest, ok := strings.CutPrefix(path, "/v1/sessions/"); ok && rest != "" {
+		return "/v1/sessions/{id}"
+	}
+	return path
+}

@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"github.com/commma/commma/internal/admission"
+	"github.com/commma/commma/internal/calendar"
+	"github.com/commma/commma/internal/httpapi/api"
+	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/leaderboard"
+)
+
+// Boards reads pages of leaderboards.
+type Boards interface {
+	Page(ctx context.Context, now time.Time, b leaderboard.Board, q leaderboard.Query) (leaderboard.Page, error)
+}
+
+// aroundMe is the only value of the parameter around.
+const aroundMe = "me"
+
+// GetLeaderboard answers one page of a board.
+func (h *handlers) GetLeaderboard(c echo.Context, params api.GetLeaderboardParams) error {
+	grant, err := h.admitAnyone(c, admission.ScopeRead)
+	if err != nil {
+		return err
+	}
+	now := h.Clock.Now()
+	board, err := boardOf(params, now, h.Languages)
+	if err != nil {
+		return err
+	}
+	query, err := boardQuery(params, grant.UserID)
+	if err != nil {
+		return err
+	}
+	page, err := h.Boards.Page(c.Request().Context(), now, board, query)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, leaderboardPage(&page))
+}
+
+// boardOf is the board that the parameters name. Without a period it is the week's, as on the published server, and without
+// a day the one at now in UTC. Any day of a period stands for the period, so that a caller needs no calendar of its own.
+func boardOf(params api.GetLeaderboardParams, now time.Time, langs *languages.Resolver) (leaderboard.Board, error) {
+	period := calendar.PeriodWeek
+	if raw := value(params.Period); raw != "" {
+		var err error
+		if period, err = calendar.ParsePeriod(raw); err != nil {
+			return leaderboard.Board{}, invalid("period", "want day, week, month or alltime")
+		}
+	}
+	day := calendar.DayOf(now.UTC())
+	if raw := value(params.StartsOn); raw != "" {
+		var err error
+		if day, err = calendar.ParseDay(raw); err != nil || day < 0 {
+			return leaderboard.Board{}, invalid("starts_on", "want a date, YYYY-MM-DD, from 1970-01-01 on")
+		}
+	}
+	b := leaderboard.Board{Span: calendar.SpanOf(period, day)}
+	if raw := value(params.Lang); raw != "" {
+		// An empty board would be as true, but would hide a slip of the pen; and unlisted names are not for the public.
+		key, listed := langs.Resolve(raw)
+		if !listed {
+			return leaderboard.Board{}, invalid("lang", "there is no board for this language")
+		}
+		b.Lang = key
+	}
+	return b, nil
+}
+
+// boardQuery is the part of the board that the parameters ask for. viewer is uuid.Nil for an anonymous one, who cannot ask
+// for his own surroundings. A cursor is checked where it is used.
+func boardQuery(params api.GetLeaderboardParams, viewer uuid.UUID) (leaderboard.Query, error) {
+	q := leaderboard.Query{
+		Limit:  limitOf(params.Limit, leaderboard.MaxLimit),
+		Cursor: value(params.Cursor),
+		Me:     viewer,
+	}
+	switch value(params.Around) {
+	case "":
+		return q, nil
+	case aroundMe:
+	default:
+		return q, invalid("around", "want me")
+	}
+	if viewer == uuid.Nil {
+		return q, &admission.Error{Code: admission.CodeUnauthorized, Message: "around=me needs a token"}
+	}
+	if q.Cursor != "" {
+		return q, invalid("cursor", "does not go together with around")
+	}
+	q.Around = viewer
+	return q, nil
+}
+
+// leaderboardPage is the page as it goes over the wire. It repeats which board it is, since the request may have left that
+// to us; me is left out for who has no place on it.
+func leaderboardPage(p *leaderboard.Page) api.Leaderboard {
+	out := api.Leaderboard{
+		Period:     api.Period(p.Board.Period),
+		StartsOn:   p.Board.StartsOn,
+		UpdatedAt:  api.Instant(p.UpdatedAt),
+		Entries:    make([]api.LeaderboardEntry, 0, len(p.Entries)),
+		NextCursor: p.NextCursor,
+	}
+	for i := range p.Entries {
+		out.Entries = append(out.Entries, leaderboardEntry(&p.Entries[i]))
+	}
+	if p.Me != nil {
+		me := leaderboardEntry(p.Me)
+		out.Me = &me
+	}
+	return out
+}
+
+// leaderboardEntry is one place. It leaves out the user's id: tokens carry it, and boards are public.
+func leaderboardEntry(e *leaderboard.Entry) api.LeaderboardEntry {
+	out := api.LeaderboardEntry{
+		Rank:       e.Rank,
+		Handle:     e.Handle,
+		AvatarURL:  e.AvatarURL,
+		DurationS:  e.Seconds,
+		StreakDays: e.StreakDays,
+		Delta:      e.Delta,
+	}
+	if e.TopLang != nil {
+		out.TopLang = displayName(*e.TopLang)
+	}
+	return out
+}

@@ -1,0 +1,144 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"github.com/commma/commma/internal/account"
+	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/admission"
+	"github.com/commma/commma/internal/httpapi/api"
+)
+
+// Accounts reads and changes users.
+type Accounts interface {
+	Me(ctx context.Context, userID uuid.UUID) (account.Facts, error)
+	// Change changes what is given, all of it or nothing.
+	Change(ctx context.Context, userID uuid.UUID, c account.Change) error
+}
+
+// maxPatchBytes is far more than all fields of an account need.
+const maxPatchBytes = 64 << 10
+
+// GetMe answers the signed-in user's account.
+func (h *handlers) GetMe(c echo.Context) error {
+	grant, err := h.admit(c, admission.ScopeRead)
+	if err != nil {
+		return err
+	}
+	return h.answerMe(c, grant.UserID)
+}
+
+// PatchMe changes the signed-in user's privacy, time zone, or both.
+func (h *handlers) PatchMe(c echo.Context) error {
+	grant, err := h.admit(c, admission.ScopeWrite)
+	if err != nil {
+		return err
+	}
+	change, err := readMePatch(http.MaxBytesReader(c.Response(), c.Request().Body, maxPatchBytes))
+	if err != nil {
+		return err
+	}
+	if err := h.Accounts.Change(c.Request().Context(), grant.UserID, change); err != nil {
+		return err
+	}
+	return h.answerMe(c, grant.UserID)
+}
+
+// answerMe reads the account anew, so that what is answered after a change is what is stored.
+func (h *handlers) answerMe(c echo.Context, userID uuid.UUID) error {
+	f, err := h.Accounts.Me(c.Request().Context(), userID)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, meAnswer(&f))
+}
+
+// meAnswer is the account as it goes over the wire. Users without rejections get an empty object, not null.
+func meAnswer(f *account.Facts) api.Me {
+	rejections := f.Rejections
+	if rejections == nil {
+		rejections = map[string]int64{}
+	}
+	return api.Me{
+		ID:        f.ID,
+		Handle:    f.Handle,
+		AvatarURL: f.AvatarURL,
+		Privacy:   api.PrivacyMode(f.Mode),
+		Timezone:  f.Zone,
+		CreatedAt: api.Instant(f.CreatedAt),
+		Streak: api.Streak{
+			CurrentDays:    f.Streak.CurrentDays,
+			LongestDays:    f.Streak.LongestDays,
+			LastActiveDate: f.Streak.LastActiveDate,
+		},
+		Rejections7D: rejections,
+	}
+}
+
+// readMePatch reads and checks all of a PATCH before any of it is done. It is strict, since a field that is silently
+// passed over (a misspelled privacy) would be a promise not kept.
+func readMePatch(r io.Reader) (account.Change, error) {
+	var change account.Change
+	body, err := io.ReadAll(r)
+	var tooBig *http.MaxBytesError
+	if errors.As(err, &tooBig) {
+		return change, err
+	}
+	if err != nil {
+		return change, errBodyNotRead
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil || fields == nil {
+		return change, &requestError{[]api.ErrorDetail{
+			{Code: api.ErrorDetailCodeInvalid, Path: []string{}, Message: "want a JSON object"},
+		}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) { // in order, so that the same mistake gets the same answer
+		if err := readMeField(&change, name, fields[name]); err != nil {
+			return account.Change{}, err
+		}
+	}
+	return change, nil
+}
+
+// readMeField checks one field and notes it. Names are matched exactly: unlike encoding/json, which would take Privacy for
+// privacy and let the last of several spellings win.
+func readMeField(change *account.Change, name string, raw json.RawMessage) error {
+	if name != "privacy" && name != "timezone" {
+		return finding(api.ErrorDetailCodeUnknownField, shortened(name), "this field cannot be changed here")
+	}
+	// Through a pointer, because null would otherwise read as an empty string.
+	var text *string
+	if json.Unmarshal(raw, &text) != nil || text == nil {
+		return invalid(name, "want a string")
+	}
+	if name == "timezone" {
+		change.Zone = text
+		return account.ValidateZone(*text)
+	}
+	mode, err := activity.ParseMode(*text)
+	if err != nil {
+		return invalid(name, "want full, summary or off")
+	}
+	change.Mode = &mode
+	return nil
+}
+
+// shortened bounds a name that the client made up, so that the answer does not grow with it.
+func shortened(name string) string {
+	const most = 64
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "") + "…"
+}

@@ -1,0 +1,146 @@
+package httpapi
+
+import (
+	"context"
+	"math"
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"github.com/commma/commma/internal/admission"
+	"github.com/commma/commma/internal/httpapi/api"
+	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/sessions"
+)
+
+// Sessions reads a user's own finalized sessions.
+type Sessions interface {
+	List(ctx context.Context, userID uuid.UUID, after *sessions.Cursor, limit int) (sessions.Page, error)
+	Get(ctx context.Context, userID, id uuid.UUID) (*sessions.Detail, error)
+}
+
+// defaultSessions is the published server's page length.
+const defaultSessions = 20
+
+// ListSessions answers one page of the user's sessions.
+func (h *handlers) ListSessions(c echo.Context, params api.ListSessionsParams) error {
+	grant, err := h.admit(c, admission.ScopeRead)
+	if err != nil {
+		return err
+	}
+	var after *sessions.Cursor
+	if raw := value(params.Cursor); raw != "" {
+		cursor, err := sessions.ParseCursor(raw)
+		if err != nil {
+			return err
+		}
+		after = &cursor
+	}
+	page, err := h.Sessions.List(c.Request().Context(), grant.UserID, after, limitOf(params.Limit, defaultSessions))
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, sessionPage(&page))
+}
+
+// GetSession answers one of the user's sessions. What is not a session's id is answered like an id of somebody else's
+// session, so that neither can be told from one that does not exist.
+func (h *handlers) GetSession(c echo.Context, rawID string) error {
+	grant, err := h.admit(c, admission.ScopeRead)
+	if err != nil {
+		return err
+	}
+	id, err := sessions.ParseID(rawID)
+	if err != nil {
+		return err
+	}
+	detail, err := h.Sessions.Get(c.Request().Context(), grant.UserID, id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, sessionDetail(detail))
+}
+
+// sessionPage is a page as it goes over the wire: an empty one is an empty list, not null.
+func sessionPage(p *sessions.Page) api.SessionPage {
+	out := api.SessionPage{Sessions: make([]api.SessionSummary, 0, len(p.Sessions))}
+	for i := range p.Sessions {
+		s := &p.Sessions[i]
+		out.Sessions = append(out.Sessions, api.SessionSummary{
+			ID:         s.ID,
+			StartedAt:  api.Instant(s.StartedAt),
+			EndedAt:    api.Instant(s.EndedAt),
+			DurationS:  s.Duration(),
+			LinesDelta: s.Lines,
+			PaceCpm:    s.Pace(),
+			TopLang:    displayName(s.TopLang),
+		})
+	}
+	if p.Next != nil {
+		next := p.Next.String()
+		out.NextCursor = &next
+	}
+	return out
+}
+
+// sessionDetail is a session as it goes over the wire. Details that are not kept look like details that never were: no
+// files, no heatmap.
+func sessionDetail(d *sessions.Detail) api.SessionDetail {
+	out := api.SessionDetail{
+		ID:              d.ID,
+		StartedAt:       api.Instant(d.StartedAt),
+		EndedAt:         api.Instant(d.EndedAt),
+		DurationS:       d.Duration(),
+		LinesDelta:      d.Lines,
+		PaceCpm:         d.Pace(),
+		PeakCpm:         d.PeakCPM,
+		PeakAt:          api.Instant(d.PeakAt),
+		Langs:           make([]api.SessionLanguage, 0, len(d.Langs)),
+		Files:           make([]api.SessionFile, 0, len(d.Files)),
+		KeyboardHeatmap: keyboardHeatmap(d.KeyCounts),
+	}
+	for _, l := range d.Langs {
+		out.Langs = append(out.Langs, api.SessionLanguage{
+			Lang:      languages.DisplayName(l.Lang),
+			DurationS: l.Seconds,
+			Pct:       percent(l.Seconds, d.Duration()),
+		})
+	}
+	for _, f := range d.Files {
+		out.Files = append(out.Files, api.SessionFile{Path: f.Path, Changes: f.Changes})
+	}
+	return out
+}
+
+// percent is a share of the whole in per cent, rounded to two decimals, for display: rounded shares need not add up to 100,
+// the seconds beside them do add up.
+func percent(part, whole int64) float64 {
+	return math.Round(float64(part)/float64(max(whole, 1))*10_000) / 100
+}
+
+// keyboardHeatmap is nil when nothing was pressed or nothing is kept. Counts are 64-bit and so is their sum; shares are of
+// all presses, 0 to 1.
+func keyboardHeatmap(counts map[string]int64) *api.KeyboardHeatmap {
+	var total int64
+	for _, n := range counts {
+		total += n
+	}
+	if total == 0 {
+		return nil
+	}
+	freq := make(map[string]float64, len(counts))
+	for label, n := range counts {
+		freq[label] = float64(n) / float64(total)
+	}
+	return &api.KeyboardHeatmap{Counts: counts, Freq: freq, Total: total}
+}
+
+// displayName is how people write a language, and nil for no language at all.
+func displayName(key string) *string {
+	if key == "" {
+		return nil
+	}
+	name := languages.DisplayName(key)
+	return &name
+}

@@ -1,0 +1,112 @@
+package sessions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/commma/commma/internal/store/dbsqlc"
+)
+
+// Reader reads sessions from Postgres. It is safe for concurrent use.
+type Reader struct {
+	db dbsqlc.DBTX
+	q  *dbsqlc.Queries
+}
+
+// NewReader makes a Reader over a pool.
+func NewReader(db dbsqlc.DBTX) *Reader { return &Reader{db: db, q: dbsqlc.New()} }
+
+// newest stands before every session, so that the first page is read like all others and walks the same index.
+var newest = Cursor{StartedAt: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), ID: uuid.Max}
+
+// List returns up to limit of the user's sessions, newest first: those after the cursor, or the newest ones when it is
+// nil. Equal starts are ordered by id, largest first.
+func (r *Reader) List(ctx context.Context, userID uuid.UUID, after *Cursor, limit int) (Page, error) {
+	if after == nil {
+		after = &newest
+	}
+	rows, err := r.q.SessionListBefore(ctx, r.db, dbsqlc.SessionListBeforeParams{
+		UserID:   userID,
+		BeforeAt: after.StartedAt,
+		BeforeID: after.ID,
+		MaxRows:  int32(limit) + 1,
+	})
+	if err != nil {
+		return Page{}, fmt.Errorf("list sessions: %w", err)
+	}
+	p := Page{Sessions: make([]Session, 0, len(rows))}
+	for _, row := range rows[:min(len(rows), limit)] {
+		p.Sessions = append(p.Sessions, Session{
+			ID:         row.ID,
+			StartedAt:  row.StartedAt.UTC(),
+			EndedAt:    row.EndedAt.UTC(),
+			Keystrokes: row.Keystrokes,
+			Lines:      row.Lines,
+			TopLang:    row.TopLang,
+		})
+	}
+	// The cursor is the last session that is shown, not the first that is not: that one may be absorbed by then.
+	if len(rows) > limit {
+		last := p.Sessions[limit-1]
+		p.Next = &Cursor{StartedAt: last.StartedAt, ID: last.ID}
+	}
+	return p, nil
+}
+
+// Get returns one of the user's sessions in full. The id of a session that was absorbed leads to its heir, which is
+// returned under the heir's own id. Errors: ErrNotFound.
+func (r *Reader) Get(ctx context.Context, userID, id uuid.UUID) (*Detail, error) {
+	row, err := r.q.SessionGetDetail(ctx, r.db, userID, id)
+	// The user is part of the query, so somebody else's session is as absent as one that never was.
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get session: %w", err)
+	}
+	d := &Detail{
+		Session: Session{
+			ID:         row.ID,
+			StartedAt:  row.StartedAt.UTC(),
+			EndedAt:    row.EndedAt.UTC(),
+			Keystrokes: row.Keystrokes,
+			Lines:      row.Lines,
+			TopLang:    row.TopLang,
+		},
+		PeakCPM: row.PeakCpm,
+		PeakAt:  row.PeakAt.UTC(),
+	}
+	if err := d.readJSON(row); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// readJSON fills in what is stored as JSON. Its errors do not quote what was read, which can be paths.
+func (d *Detail) readJSON(row dbsqlc.SessionGetDetailRow) error {
+	var seconds map[string]int64
+	for _, part := range []struct {
+		what string
+		raw  []byte
+		into any
+	}{
+		{"languages", row.Langs, &seconds},
+		{"files", row.Files, &d.Files},
+		{"key counts", row.KeyCounts, &d.KeyCounts},
+	} {
+		if part.raw == nil { // NULL: the session has none, or the user does not keep any
+			continue
+		}
+		if json.Unmarshal(part.raw, part.into) != nil {
+			return fmt.Errorf("get session: read %s: not in the stored form", part.what)
+		}
+	}
+	d.Langs = orderLangs(seconds)
+	return nil
+}

@@ -1,0 +1,180 @@
+package sessions_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/sessions"
+	"github.com/commma/commma/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+var start = time.Date(2026, 6, 15, 8, 42, 0, 0, time.UTC)
+
+type bundle struct {
+	*sessions.Reader
+	pool *pgxpool.Pool
+	user uuid.UUID
+}
+
+func setup(t *testing.T) bundle {
+	pool := testenv.Postgres(t)
+	return bundle{Reader: sessions.NewReader(pool), pool: pool, user: uuid.New()}
+}
+
+func (b bundle) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	_, err := b.pool.Exec(context.Background(), sql, args...)
+	require.NoError(t, err)
+}
+
+// mustSession plants a session as the finalizer writes it.
+func (b bundle) mustSession(t *testing.T, user uuid.UUID, at time.Time, length time.Duration, keystrokes int64) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	b.exec(t, `INSERT INTO sessions (id, user_id, started_at, ended_at, zone, events, keystrokes, lines, top_lang, peak_cpm, peak_at)
+		VALUES ($1, $2, $3, $4, 'UTC', 1, $5, -3, 'typescript', 241, $3)`, id, user, at, at.Add(length), keystrokes)
+	return id
+}
+
+func (b bundle) mustSeconds(t *testing.T, session uuid.UUID, day, lang string, seconds int64) {
+	t.Helper()
+	b.exec(t, `INSERT INTO session_seconds (user_id, session_id, day, lang, seconds) VALUES ($1, $2, $3::text::date, $4, $5)`,
+		b.user, session, day, lang, seconds)
+}
+
+func ids(list []sessions.Session) []uuid.UUID {
+	var out []uuid.UUID
+	for _, s := range list {
+		out = append(out, s.ID)
+	}
+	return out
+}
+
+// Equal starts occur: they must neither repeat nor be lost where a page ends between them.
+func TestListWalksAllPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	stranger := uuid.New()
+	var want []uuid.UUID
+	for i := range 7 {
+		at := start.Add(time.Duration(i/3) * time.Hour)
+		want = append(want, b.mustSession(t, b.user, at, time.Minute, 1))
+		b.mustSession(t, stranger, at, time.Minute, 1)
+	}
+	slices.SortFunc(want[0:3], func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+	slices.SortFunc(want[3:6], func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+	slices.Reverse(want)
+
+	for limit := 1; limit <= 8; limit++ {
+		var got []uuid.UUID
+		var after *sessions.Cursor
+		for {
+			page, err := b.List(t.Context(), b.user, after, limit)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page.Sessions), limit)
+			got = append(got, ids(page.Sessions)...)
+			if page.Next == nil {
+				break
+			}
+			require.NotEmpty(t, page.Sessions)
+			c, err := sessions.ParseCursor(page.Next.String()) // as a client sends it
+			require.NoError(t, err)
+			after = &c
+		}
+		require.Equal(t, want, got, "limit %d", limit)
+	}
+}
+
+func TestListOfNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	page, err := b.List(t.Context(), b.user, nil, 20)
+	require.NoError(t, err)
+	require.Empty(t, page.Sessions)
+	require.Nil(t, page.Next)
+	page, err = b.List(t.Context(), b.user, &sessions.Cursor{}, 20) // before all time
+	require.NoError(t, err)
+	require.Empty(t, page.Sessions)
+}
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.mustSession(t, b.user, start, 2*time.Hour, 1<<40)
+	b.mustSeconds(t, id, "2026-06-15", "c++", 3000)
+	b.mustSeconds(t, id, "2026-06-16", "c++", 1<<33)
+	b.mustSeconds(t, id, "2026-06-16", "go", 4200)
+	b.exec(t, `INSERT INTO session_details (user_id, session_id, files, key_counts) VALUES ($1, $2,
+		'[{"path":"a\\b\u00fc.ts","changes":9000000000},{"path":"z","changes":1}]', '{"a":6000000000,"Space":4}')`, b.user, id)
+
+	d, err := b.Get(t.Context(), b.user, id)
+	require.NoError(t, err)
+	require.Equal(t, &sessions.Detail{
+		Session: sessions.Session{
+			ID: id, StartedAt: start, EndedAt: start.Add(2 * time.Hour), Keystrokes: 1 << 40, Lines: -3, TopLang: "typescript",
+		},
+		PeakCPM:   241,
+		PeakAt:    start,
+		Langs:     []sessions.LangSeconds{{Lang: "c++", Seconds: 1<<33 + 3000}, {Lang: "go", Seconds: 4200}},
+		Files:     []sessions.File{{Path: `a\bü.ts`, Changes: 9_000_000_000}, {Path: "z", Changes: 1}},
+		KeyCounts: map[string]int64{"a": 6_000_000_000, "Space": 4},
+	}, d)
+}
+
+// A user on summary has no details row, or one without values.
+func TestGetWithoutDetails(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	none := b.mustSession(t, b.user, start, time.Hour, 1)
+	empty := b.mustSession(t, b.user, start.Add(2*time.Hour), time.Hour, 1)
+	b.exec(t, `INSERT INTO session_details (user_id, session_id) VALUES ($1, $2)`, b.user, empty)
+	for _, id := range []uuid.UUID{none, empty} {
+		d, err := b.Get(t.Context(), b.user, id)
+		require.NoError(t, err)
+		require.Empty(t, d.Files)
+		require.Nil(t, d.KeyCounts)
+		require.Empty(t, d.Langs)
+	}
+}
+
+func TestGetAbsorbedLeadsToHeir(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	heir, absorbed := b.mustSession(t, b.user, start, time.Hour, 1), uuid.New()
+	b.exec(t, `INSERT INTO session_aliases (id, user_id, heir) VALUES ($1, $2, $3)`, absorbed, b.user, heir)
+	d, err := b.Get(t.Context(), b.user, absorbed)
+	require.NoError(t, err)
+	require.Equal(t, heir, d.ID)
+
+	_, err = b.Get(t.Context(), uuid.New(), absorbed)
+	require.ErrorIs(t, err, sessions.ErrNotFound)
+}
+
+func TestGetIsForTheOwner(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.mustSession(t, b.user, start, time.Hour, 1)
+	_, err := b.Get(t.Context(), uuid.New(), id)
+	require.ErrorIs(t, err, sessions.ErrNotFound)
+	_, err = b.Get(t.Context(), b.user, uuid.New())
+	require.ErrorIs(t, err, sessions.ErrNotFound)
+}
+
+// What was read can be a path: it must not be in the error.
+func TestGetDoesNotQuoteWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.mustSession(t, b.user, start, time.Hour, 1)
+	b.exec(t, `INSERT INTO session_details (user_id, session_id, files) VALUES ($1, $2, '"secret-path"')`, b.user, id)
+	_, err := b.Get(t.Context(), b.user, id)
+	require.ErrorContains(t, err, "read files")
+	require.NotContains(t, err.Error(), "secret-path")
+}
