@@ -1,0 +1,237 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/calendar"
+	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/outbox"
+	"github.com/commma/commma/internal/redisconn"
+	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/store/dbsqlc"
+	"github.com/commma/commma/internal/testenv"
+)
+
+// The child is this test binary, run again as an aggregator that kills itself between the commit of a user and what
+// would bring that user to the boards.
+const (
+	childMode   = "COMMMA_TEST_CHILD"      // outbox, or increment: the outbox taken out
+	childKillAt = "COMMMA_TEST_CHILD_KILL" // after the commit of the how many-th user; 0 for never
+)
+
+// naiveBoard is what the variant without an outbox increments after its commits.
+const naiveBoard = "naive-board"
+
+const crashUsers = 20
+
+func isChild() bool { return os.Getenv(childMode) != "" }
+
+func runChild() int {
+	if err := child(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+		return 1
+	}
+	return 0
+}
+
+func child(ctx context.Context) error {
+	pool, err := store.Open(ctx, os.Getenv("COMMMA_DATABASE_URL"), store.Options{})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	rdb, err := redisconn.Open(ctx, os.Getenv("COMMMA_REDIS_URL"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rdb.Close() }()
+	killAt, err := strconv.Atoi(os.Getenv(childKillAt))
+	if err != nil {
+		return err
+	}
+	naive := os.Getenv(childMode) == "increment"
+	enqueue := outbox.Enqueue
+	if naive {
+		enqueue = func(context.Context, dbsqlc.DBTX, uuid.UUID, int64) error { return nil }
+	}
+	finalizer := aggregate.NewFinalizer(enqueue)
+	due, err := dbsqlc.New().ScanDueUsers(ctx, pool, nil)
+	if err != nil {
+		return err
+	}
+	for i, id := range due {
+		res, err := finalizer.Finalize(ctx, pool, id, nil)
+		if err != nil {
+			return err
+		}
+		if i+1 == killAt {
+			// Committed, and not yet published.
+			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		if naive {
+			if err := rdb.ZIncrBy(ctx, naiveBoard, float64(res.Seconds), id.String()).Err(); err != nil {
+				return err
+			}
+		}
+	}
+	if naive {
+		return nil
+	}
+	_, err = publisher(pool, rdb).Cycle(ctx, clock.System{}.Now())
+	return err
+}
+
+func publisher(pool *pgxpool.Pool, rdb redis.UniversalClient) *outbox.Publisher {
+	keys := languages.Keys()
+	return outbox.New(pool, leaderboard.NewBoards(rdb), leaderboard.NewBuilder(pool, rdb, keys, nopLogger()), keys)
+}
+
+// runChildAt runs the child to its end, which is a SIGKILL when killAt is not 0.
+func (s *stack) runChildAt(mode string, killAt int) {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), "COMMMA_DATABASE_URL="+s.database, "COMMMA_REDIS_URL="+s.rdb,
+		childMode+"="+mode, fmt.Sprintf("%s=%d", childKillAt, killAt))
+	out, err := cmd.CombinedOutput()
+	if killAt == 0 {
+		require.NoError(s.t, err, "%s", out)
+		return
+	}
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(s.t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "the child was not killed: %v %s", err, out)
+}
+
+// crashTrial kills the aggregator once, lets the next cycle run, and counts the users whose board differs from the total.
+func crashTrial(t *testing.T, mode string, killAt int) (drifted int) {
+	t.Helper()
+	s := newStack(t)
+	pool, err := store.Open(t.Context(), s.database, store.Options{})
+	require.NoError(t, err)
+	defer pool.Close()
+	ended := clock.System{}.Now().Add(-2 * time.Hour).Unix()
+	for i := range crashUsers {
+		insertUser(t, pool, ended, i)
+	}
+	s.runChildAt(mode, killAt)
+	s.runChildAt(mode, 0)
+
+	rdb, err := redisconn.Open(t.Context(), s.rdb)
+	require.NoError(t, err)
+	defer func() { _ = rdb.Close() }()
+	type total struct {
+		User    uuid.UUID
+		Seconds int64
+	}
+	totals := rows[total](t, pool, `SELECT user_id, seconds FROM totals WHERE period = 'alltime' AND lang = ''`)
+	require.Len(t, totals, crashUsers, "nothing is lost")
+	shown := map[uuid.UUID]int64{}
+	if mode == "increment" {
+		for _, z := range rdb.ZRangeWithScores(t.Context(), naiveBoard, 0, -1).Val() {
+			shown[uuid.MustParse(z.Member.(string))] = int64(z.Score)
+		}
+	} else {
+		shown = boardSeconds(t, pool, rdb)
+	}
+	for _, want := range totals {
+		if shown[want.User] != want.Seconds {
+			drifted++
+		}
+	}
+	return drifted
+}
+
+// boardSeconds reads the all-time board from Redis alone.
+func boardSeconds(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient) map[uuid.UUID]int64 {
+	t.Helper()
+	reader := leaderboard.NewReader(pool, rdb, leaderboard.ReaderConfig{
+		MissingFunc: func(b leaderboard.Board) { t.Errorf("board %v is missing", b) },
+	})
+	page, err := reader.Page(t.Context(), clock.System{}.Now(), leaderboard.Board{Span: calendar.Span{Period: calendar.PeriodAllTime}},
+		leaderboard.Query{Limit: leaderboard.MaxLimit})
+	require.NoError(t, err)
+	shown := map[uuid.UUID]int64{}
+	for _, e := range page.Entries {
+		shown[e.UserID] = e.Seconds
+	}
+	return shown
+}
+
+// insertUser makes a user with a hot session of its own length that ended before ended.
+func insertUser(t *testing.T, pool *pgxpool.Pool, ended int64, i int) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	insert := func(sql string, args ...any) {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+	insert(`INSERT INTO users (id, handle, token_hash) VALUES ($1, $2, '\x00')`, id, "user-"+id.String()[:8])
+	insert(`INSERT INTO events (user_id, id, ts, lang, keystrokes, lines)
+		SELECT $1, gen_random_uuid(), ($2 - n * 60) * 1000, 'go', 1, 0 FROM generate_series(0, $3::bigint) n`, id, ended, int64(i+1))
+	insert(`INSERT INTO hot_runs (user_id, first_s, last_s) VALUES ($1, $2::bigint - $3::bigint * 60, $2)`, id, ended, int64(i+1))
+	return id
+}
+
+func TestKilledBetweenCommitAndPublish(t *testing.T) {
+	t.Parallel()
+	for killAt := 1; killAt <= crashUsers; killAt++ {
+		require.Zero(t, crashTrial(t, "outbox", killAt), "killed after user %d", killAt)
+	}
+}
+
+// The trial sees what it is there to see: where scores are incremented after the commit, the same kill makes them drift.
+func TestKilledBetweenCommitAndPublishWithoutTheOutbox(t *testing.T) {
+	t.Parallel()
+	require.NotZero(t, crashTrial(t, "increment", crashUsers/2))
+}
+
+// The real worker, killed while Redis hangs: everything is committed and nothing is shown. The next worker shows it.
+func TestWorkerKilledWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	own := testenv.OwnRedis(t)
+	s := &stack{t: t, database: testenv.PostgresURL(t), rdb: own.URL()}
+	pool, err := store.Open(t.Context(), s.database, store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	ended := clock.System{}.Now().Add(-2 * time.Hour).Unix()
+	var want []int64
+	for i := range crashUsers {
+		insertUser(t, pool, ended, i)
+		want = append(want, int64(i+1)*60+60)
+	}
+	require.NoError(t, own.Signal(syscall.SIGSTOP))
+	worker := start(t, s.command(t.Context(), "worker", "--once"))
+	require.Eventually(t, func() bool {
+		n := rows[struct{ N int64 }](t, pool, `SELECT count(*) FROM outbox`)
+		return n[0].N == crashUsers
+	}, time.Minute, 10*time.Millisecond)
+	require.Error(t, worker.stop(t, syscall.SIGKILL))
+	require.NoError(t, own.Signal(syscall.SIGCONT))
+
+	stats := s.workerOnce()
+	require.Zero(t, stats.Publish.Left)
+	rdb, err := redisconn.Open(t.Context(), s.rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = rdb.Close() })
+	var got []int64
+	for _, seconds := range boardSeconds(t, pool, rdb) {
+		got = append(got, seconds)
+	}
+	require.ElementsMatch(t, want, got)
+	require.Empty(t, rows[struct{ ID uuid.UUID }](t, pool, `SELECT user_id FROM outbox`))
+}
