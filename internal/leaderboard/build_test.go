@@ -183,9 +183,11 @@ func TestSwapNeedsTheTokenAndAnEmptyPlace(t *testing.T) {
 	t.Parallel()
 	b := boardOf(calendar.PeriodDay, "")
 	for name, disturb := range map[string]func(f *fixture) error{
-		"token":      func(f *fixture) error { return f.rdb.Set(f.ctx, b.keys().building, "another", 0).Err() },
-		"sorted set": func(f *fixture) error { return f.rdb.ZAdd(f.ctx, b.keys().scores, redis.Z{Score: 1, Member: "x"}).Err() },
-		"hash":       func(f *fixture) error { return f.rdb.HSet(f.ctx, b.keys().members, "x", "y").Err() },
+		"token": func(f *fixture) error { return f.rdb.Set(f.ctx, b.keys().building, "another", 0).Err() },
+		"sorted set": func(f *fixture) error {
+			return f.rdb.ZAdd(f.ctx, b.keys().scores, redis.Z{Score: 1, Member: "x"}).Err()
+		},
+		"hash": func(f *fixture) error { return f.rdb.HSet(f.ctx, b.keys().members, "x", "y").Err() },
 	} {
 		f := newFixture(t)
 		w := f.newBuild(b)

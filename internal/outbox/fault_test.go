@@ -115,6 +115,8 @@ func TestRedisKilledAtEveryCall(t *testing.T) {
 					_, err = f.publisher.Cycle(t.Context(), noon)
 					require.Error(t, err, "Redis is away")
 					require.NoError(t, server.Restart(t.Context()))
+					// A client that was refused often looks only once a second whether the server is back.
+					require.Eventually(t, func() bool { return f.rdb.Ping(t.Context()).Err() == nil }, 20*time.Second, 20*time.Millisecond)
 					f.cycle()
 					require.Zero(t, f.pending())
 					f.requireBoards(false)
@@ -150,6 +152,7 @@ func TestLostWritesOfARestartedServer(t *testing.T) {
 	require.EqualValues(t, 60, scores[userID(1)], "the same run: only the totals could tell")
 	require.NoError(t, server.Kill(t.Context()))
 	require.NoError(t, server.Restart(t.Context()))
+	require.Eventually(t, func() bool { return f.rdb.Ping(t.Context()).Err() == nil }, 20*time.Second, 20*time.Millisecond)
 	_, whole = f.scores(day)
 	require.False(t, whole, "another run does not vouch for it")
 	f.cycle()
