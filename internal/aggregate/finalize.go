@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/calendar"
@@ -117,27 +118,43 @@ func (f *Finalizer) readHot(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (*
 	if err != nil {
 		return nil, fmt.Errorf("read hot runs: %w", err)
 	}
-	rows, err := f.queries.FinalizeGetEvents(ctx, tx, userID)
-	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
-	}
-	hot := &hotSet{
-		events: make([]activity.Event, len(rows)),
-		seqs:   make([]int64, len(rows)),
-		marks:  make([]mark, len(marks)),
-	}
+	hot := &hotSet{marks: make([]mark, len(marks))}
 	for i, m := range marks {
 		hot.marks[i] = mark{m.Seq, m.FirstS}
 	}
-	for i := range rows {
-		r := &rows[i]
-		hot.seqs[i] = r.Seq
-		hot.events[i] = activity.Event{
-			ID: r.ID, TS: r.Ts, Lang: r.Lang, Keystrokes: r.Keystrokes, Lines: r.Lines,
-			Project: text(r.Project), File: text(r.File), KeyFreq: text(r.KeyFreq),
-		}
+	rows, err := tx.Query(ctx, dbsqlc.FinalizeGetEvents, userID)
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	if err := hot.scan(rows); err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
 	}
 	return hot, nil
+}
+
+// scan reads rows of FinalizeGetEvents one by one. A session's events name the same few files and languages over and
+// over: each text is kept once, whatever the length of the session.
+func (h *hotSet) scan(rows pgx.Rows) error {
+	texts := make(map[string]string)
+	intern := func(b []byte) string {
+		if s, ok := texts[string(b)]; ok { // does not allocate
+			return s
+		}
+		s := string(b)
+		texts[s] = s
+		return s
+	}
+	var e activity.Event
+	var seq int64
+	var lang, project, file, keyFreq pgtype.DriverBytes
+	targets := []any{&seq, &e.ID, &e.TS, &lang, &e.Keystrokes, &e.Lines, &project, &file, &keyFreq}
+	_, err := pgx.ForEachRow(rows, targets, func() error {
+		e.Lang, e.Project, e.File, e.KeyFreq = intern(lang), intern(project), intern(file), intern(keyFreq)
+		h.events = append(h.events, e)
+		h.seqs = append(h.seqs, seq)
+		return nil
+	})
+	return err
 }
 
 // readWindow reads what stands where the runs touch: the sessions with an event within the idle time of one.
@@ -214,11 +231,4 @@ func allTime(deltas []totalDelta) int64 {
 		}
 	}
 	return 0
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -77,7 +77,7 @@ func TestBuildTakesWhoIsShownAndHasSeconds(t *testing.T) {
 	k := b.keys()
 	require.ElementsMatch(t, []string{k.scores, k.members}, f.keys("*"), "no token, no aside keys, no other board")
 	ttl := func(key string) time.Duration { return f.rdb.PTTL(t.Context(), key).Val() }
-	require.InDelta(t, b.lifetime(noon), ttl(k.scores), float64(10*time.Second))
+	require.InDelta(t, b.lifetime(noon), ttl(k.scores), float64(10*time.Minute))
 	require.Equal(t, f.rdb.PExpireTime(t.Context(), k.scores).Val(), f.rdb.PExpireTime(t.Context(), k.members).Val())
 
 	all := boardOf(calendar.PeriodAllTime, "")

@@ -230,8 +230,9 @@ func (h *home) logTail(from int64) string {
 }
 
 // Ports are taken from below the range that Linux (32768) and others (49152) give to outgoing connections: a port that
-// is remembered, or free for the moment because its server was killed, is then not lost to somebody's connection.
-const firstPort, lastPort = 20000, 31999
+// is remembered, or free for the moment because its server was killed, is then not lost to somebody's connection. The
+// same goes for the port 10000 above, by which the nodes of a Redis Cluster talk to each other.
+const firstPort, lastPort = 10000, 19999
 
 // portFree says whether a server could listen on the port now.
 func portFree(port int) bool {
