@@ -39,6 +39,7 @@ type backend struct {
 	redis      redis.UniversalClient
 	finalizer  *aggregate.Finalizer
 	aggregator *aggregate.Aggregator
+	pruner     *aggregate.Pruner
 	publisher  *outbox.Publisher
 	metrics    *metrics
 	registry   *prometheus.Registry
@@ -70,6 +71,7 @@ func openBackend(ctx context.Context, p *program, f storeFlags, parallel int) (*
 	b.checkRedis(ctx)
 	b.finalizer = aggregate.NewFinalizer(outbox.Enqueue)
 	b.aggregator = aggregate.New(pool, b.finalizer, b.clock, b.log, parallel)
+	b.pruner = aggregate.NewPruner(pool, aggregate.PruneConfig{})
 	keys := languages.Keys()
 	builder := leaderboard.NewBuilder(pool, rdb, keys, b.log)
 	b.publisher = outbox.New(pool, leaderboard.NewBoards(rdb), builder, keys)
@@ -131,6 +133,8 @@ func (b *backend) api(f apiFlags) (*httpapi.Server, *ingest.Writer, error) {
 			_, err := b.finalizer.FinalizeTx(ctx, tx, id, nil)
 			return err
 		},
+		DeleteSessionFunc: b.finalizer.DeleteSessionTx,
+		ForgetFunc:        admit.Forget,
 		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
 			return outbox.Enqueue(ctx, tx, id, version)
 		},

@@ -30,6 +30,7 @@ func (b *backend) loops(ctx context.Context, f loopFlags) error {
 	g.Go(func() error {
 		every(ctx, f.AggregateEvery, func() {
 			b.aggregateOnce(ctx)
+			b.pruneOnce(ctx)
 			select {
 			case finalized <- struct{}{}:
 			default:
@@ -62,6 +63,26 @@ func (b *backend) aggregateOnce(ctx context.Context) {
 		b.log.InfoContext(ctx, "aggregated", "due", stats.Due, "finalized", stats.Finalized, "skipped", stats.Skipped,
 			"retried", stats.Retried, "failed", stats.Failed, "sessions", stats.Sessions, "seconds", stats.Seconds, "took_s", stats.TookS)
 	}
+}
+
+func (b *backend) pruneOnce(ctx context.Context) {
+	pruned, err := b.pruner.Prune(ctx)
+	b.metrics.archivesPruned.Add(float64(pruned))
+	if err != nil && ctx.Err() == nil {
+		b.log.WarnContext(ctx, "pruning archives failed, the next cycle tries again", "err", err)
+	}
+}
+
+// declareEvery is how often a process says how old the events are that it accepts; it counts for a day.
+const declareEvery = time.Hour
+
+// declareAge keeps the horizon behind what this process accepts, until ctx ends.
+func (b *backend) declareAge(ctx context.Context, age time.Duration) {
+	every(ctx, declareEvery, func() {
+		if err := aggregate.DeclareAge(ctx, b.pool, age); err != nil && ctx.Err() == nil {
+			b.log.WarnContext(ctx, "could not declare the accepted age", "err", err)
+		}
+	})
 }
 
 func (b *backend) publishOnce(ctx context.Context, publish func(context.Context, time.Time) (outbox.Stats, error)) {

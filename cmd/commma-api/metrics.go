@@ -14,6 +14,7 @@ import (
 type metrics struct {
 	cycles, publishes, admissions, redisFailures *prometheus.CounterVec
 	sessions, seconds, usersFailed, usersShown   prometheus.Counter
+	archivesPruned                               prometheus.Counter
 	usersSetAside, pendingUsers, pendingAge      prometheus.Gauge
 	redisGivenUp                                 prometheus.Gauge
 	cycleSeconds                                 prometheus.Histogram
@@ -34,11 +35,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return g
 	}
 	m := &metrics{
-		cycles:        counters("commma_aggregate_cycles_total", "Aggregation cycles.", "result"),
-		sessions:      counter("commma_aggregate_sessions_total", "Sessions written, new or replaced."),
-		seconds:       counter("commma_aggregate_seconds_total", "Seconds that all-time totals grew by."),
-		usersFailed:   counter("commma_aggregate_user_failures_total", "Times that a user's data could not be finalized."),
-		usersSetAside: gauge("commma_aggregate_users_set_aside", "Users whose data cannot be finalized now."),
+		cycles:         counters("commma_aggregate_cycles_total", "Aggregation cycles.", "result"),
+		sessions:       counter("commma_aggregate_sessions_total", "Sessions written, new or replaced."),
+		seconds:        counter("commma_aggregate_seconds_total", "Seconds that all-time totals grew by."),
+		usersFailed:    counter("commma_aggregate_user_failures_total", "Times that a user's data could not be finalized."),
+		archivesPruned: counter("commma_aggregate_archive_rows_pruned_total", "Archive rows that no later event could touch."),
+		usersSetAside:  gauge("commma_aggregate_users_set_aside", "Users whose data cannot be finalized now."),
 		cycleSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "commma_aggregate_cycle_seconds", Help: "Length of a cycle.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 9),
 		}),

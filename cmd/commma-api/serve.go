@@ -7,6 +7,8 @@ import (
 	"net"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/commma/commma/internal/aggregate"
 )
 
 type serveCmd struct {
@@ -49,12 +51,20 @@ func (b *backend) serve(ctx context.Context, listener net.Listener, f apiFlags, 
 		_ = listener.Close()
 		return err
 	}
+	if err := aggregate.DeclareAge(ctx, b.pool, f.MaxEventAge); err != nil {
+		_ = listener.Close()
+		return err
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	writerCtx, stopWriter := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { return writer.Run(writerCtx) })
 	g.Go(func() error {
 		defer stopWriter()
 		return server.Serve(gctx, listener)
+	})
+	g.Go(func() error {
+		b.declareAge(gctx, f.MaxEventAge)
+		return nil
 	})
 	if loops != nil {
 		g.Go(func() error { return b.loops(gctx, *loops) })

@@ -1,6 +1,10 @@
 -- What one user's finalize reads and writes. Every statement here runs in the transaction that holds the user's writer
 -- lock, and after the statement that took it.
 
+-- name: FinalizeDeleteAliases :exec
+-- What led to a session that was deleted leads nowhere.
+DELETE FROM session_aliases WHERE user_id = sqlc.arg(user_id) AND heir = ANY (sqlc.arg(session_ids)::uuid[]);
+
 -- name: FinalizeDeleteEvents :exec
 DELETE FROM events WHERE user_id = sqlc.arg(user_id) AND seq = ANY (sqlc.arg(seqs)::bigint[]);
 
@@ -77,6 +81,8 @@ SELECT floor(extract(epoch FROM coalesce(sqlc.narg(now)::timestamptz, statement_
        u.privacy, u.version, u.streak_first_on, u.streak_last_on, u.longest_streak_days,
        array(SELECT z.from_s FROM user_zones z WHERE z.user_id = u.id ORDER BY z.from_s)::bigint[] AS zone_from_s,
        array(SELECT z.zone FROM user_zones z WHERE z.user_id = u.id ORDER BY z.from_s)::text[] AS zone_names,
+       array(SELECT d.first_s FROM deleted_stretches d WHERE d.user_id = u.id ORDER BY d.first_s, d.last_s)::bigint[] AS deleted_first_s,
+       array(SELECT d.last_s FROM deleted_stretches d WHERE d.user_id = u.id ORDER BY d.first_s, d.last_s)::bigint[] AS deleted_last_s,
        EXISTS (SELECT 1 FROM finalize_failures f WHERE f.user_id = u.id) AS failed_before
 FROM users u
 WHERE u.id = sqlc.arg(user_id);
@@ -89,13 +95,14 @@ SELECT unnest(sqlc.arg(absorbed)::uuid[]), sqlc.arg(user_id), sqlc.arg(heir)::uu
 -- Archive chunks of one user's sessions, and beside those that have any, the details.
 WITH chunks AS (
     SELECT unnest(sqlc.arg(session_ids)::uuid[]) AS session_id, unnest(sqlc.arg(chunks)::int[]) AS chunk,
+           unnest(sqlc.arg(ended_s)::bigint[]) AS ended_s,
            unnest(sqlc.arg(events)::bytea[]) AS events, unnest(sqlc.arg(details)::bytea[]) AS details
 ), details AS (
     INSERT INTO archive_details (user_id, session_id, chunk, details)
     SELECT sqlc.arg(user_id), c.session_id, c.chunk, c.details FROM chunks c WHERE c.details IS NOT NULL
 )
-INSERT INTO archives (user_id, session_id, chunk, events)
-SELECT sqlc.arg(user_id), c.session_id, c.chunk, c.events FROM chunks c;
+INSERT INTO archives (user_id, session_id, chunk, ended_s, events)
+SELECT sqlc.arg(user_id), c.session_id, c.chunk, c.ended_s, c.events FROM chunks c;
 
 -- name: FinalizeInsertDetails :exec
 INSERT INTO session_details (user_id, session_id, files, key_counts)

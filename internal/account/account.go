@@ -59,6 +59,10 @@ type Deps struct {
 
 	// FinalizeFunc makes sessions of what has ended, by Postgres's clock, in a transaction that holds the writer lock.
 	FinalizeFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error
+	// DeleteSessionFunc deletes a session, in a transaction that holds the writer lock.
+	DeleteSessionFunc func(ctx context.Context, tx pgx.Tx, userID, sessionID uuid.UUID) error
+	// ForgetFunc takes the user's token out of the cache.
+	ForgetFunc func(ctx context.Context, userID uuid.UUID) error
 	// EnqueueFunc writes the outbox row of the user, in the transaction that raised the version.
 	EnqueueFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID, version int64) error
 	// PublishFunc brings the user's boards up to what is committed.
@@ -74,7 +78,7 @@ type Service struct {
 // New is a Service.
 func New(cfg Config, d Deps) (*Service, error) {
 	if d.DB == nil || d.Modes == nil || d.Clock == nil || d.Log == nil ||
-		d.FinalizeFunc == nil || d.EnqueueFunc == nil || d.PublishFunc == nil {
+		d.FinalizeFunc == nil || d.DeleteSessionFunc == nil || d.ForgetFunc == nil || d.EnqueueFunc == nil || d.PublishFunc == nil {
 		return nil, errors.New("make account service: a dependency is missing")
 	}
 	return &Service{deps: d, cfg: cfg.withDefaults()}, nil

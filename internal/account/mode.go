@@ -98,9 +98,13 @@ func (s *Service) closeHotTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) e
 // spread tells the cache and the boards of a committed change, before the request is answered, also when its client has
 // gone. Nothing here can undo or fail the change.
 func (s *Service) spread(ctx context.Context, userID uuid.UUID, committed privacy.Entry) {
-	ctx = context.WithoutCancel(ctx)
-	s.cache(ctx, userID, committed)
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.PublishTimeout)
+	s.cache(context.WithoutCancel(ctx), userID, committed)
+	s.publish(ctx, userID)
+}
+
+// publish brings a changed user to the boards. The outbox does it later if it does not go now.
+func (s *Service) publish(ctx context.Context, userID uuid.UUID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.PublishTimeout)
 	defer cancel()
 	if err := s.deps.PublishFunc(ctx, userID); err != nil {
 		s.deps.Log.WarnContext(ctx, "boards do not show a changed user yet", "user", userID, "err", err)

@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/testenv"
@@ -34,6 +36,7 @@ type bundle struct {
 	published []activity.Mode
 	finalize  func(ctx context.Context, tx pgx.Tx) error
 	publish   error
+	forgotten []uuid.UUID
 }
 
 func setup(t *testing.T, cfg Config) *bundle {
@@ -46,6 +49,11 @@ func setup(t *testing.T, cfg Config) *bundle {
 	s, err := New(cfg, Deps{
 		DB: b.db, Modes: privacy.NewCache(b.rdb, b.clock, 0), Clock: b.clock, Log: testenv.Logger(t),
 		FinalizeFunc: b.finalizeTx, EnqueueFunc: b.enqueueTx, PublishFunc: b.publishNow,
+		DeleteSessionFunc: aggregate.NewFinalizer(outbox.Enqueue).DeleteSessionTx,
+		ForgetFunc: func(_ context.Context, id uuid.UUID) error {
+			b.forgotten = append(b.forgotten, id)
+			return nil
+		},
 	})
 	require.NoError(t, err)
 	b.Service = s
@@ -71,7 +79,8 @@ func (b *bundle) enqueueTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, ver
 // publishNow records the mode that is committed, and visible to others, when it is called.
 func (b *bundle) publishNow(ctx context.Context, userID uuid.UUID) error {
 	var mode activity.Mode
-	if err := b.db.QueryRow(ctx, `SELECT privacy FROM users WHERE id = $1`, userID).Scan(&mode); err != nil {
+	err := b.db.QueryRow(ctx, `SELECT privacy FROM users WHERE id = $1`, userID).Scan(&mode)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
 	b.mu.Lock()

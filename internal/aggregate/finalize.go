@@ -33,15 +33,11 @@ type Finalizer struct {
 
 // NewFinalizer makes a Finalizer that announces changed totals through enqueue.
 func NewFinalizer(enqueue EnqueueFunc) *Finalizer {
-	q := dbsqlc.New()
-	return &Finalizer{
-		enqueue: enqueue,
-		newID:   uuid.New,
-		queries: q,
-		lock: func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (bool, error) {
-			return q.FinalizeLock(ctx, tx, store.WriterLock(userID))
-		},
-	}
+	return &Finalizer{enqueue: enqueue, newID: uuid.New, queries: dbsqlc.New(), lock: tryWriterLock}
+}
+
+func tryWriterLock(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (bool, error) {
+	return dbsqlc.New().FinalizeLock(ctx, tx, store.WriterLock(userID))
 }
 
 // Result is what finalizing a user did.
@@ -85,7 +81,8 @@ func (f *Finalizer) FinalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	if err != nil {
 		return Result{}, err
 	}
-	sel := hot.ended(user.NowS)
+	deleted := stretches(user.DeletedFirstS, user.DeletedLastS)
+	sel := hot.ended(user.NowS, deleted)
 	if user.Privacy != activity.ModeFull {
 		// The mode change erased what was stored, under this lock; nothing should be left to strip.
 		for i := range sel.events {
@@ -96,7 +93,7 @@ func (f *Finalizer) FinalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	if err != nil {
 		return Result{}, err
 	}
-	win.zones = zonesOf(user)
+	win.zones, win.deleted = zonesOf(user), deleted
 	p, err := makePlan(win, sel.events, f.newID)
 	if err != nil {
 		return Result{}, err
@@ -183,15 +180,23 @@ func (f *Finalizer) readWindow(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	if win.events, err = f.readArchives(ctx, tx, userID, ids); err != nil {
 		return nil, err
 	}
-	seconds, err := f.queries.FinalizeGetSeconds(ctx, tx, userID, ids)
+	if win.seconds, err = f.readSeconds(ctx, tx, userID, ids); err != nil {
+		return nil, err
+	}
+	return win, nil
+}
+
+// readSeconds adds up the seconds of sessions.
+func (f *Finalizer) readSeconds(ctx context.Context, tx pgx.Tx, userID uuid.UUID, ids []uuid.UUID) (map[DayLang]int64, error) {
+	rows, err := f.queries.FinalizeGetSeconds(ctx, tx, userID, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read session seconds: %w", err)
 	}
-	win.seconds = make(map[DayLang]int64, len(seconds))
-	for _, s := range seconds {
-		win.seconds[DayLang{s.Day, s.Lang}] = s.Seconds
+	seconds := make(map[DayLang]int64, len(rows))
+	for _, r := range rows {
+		seconds[DayLang{r.Day, r.Lang}] = r.Seconds
 	}
-	return win, nil
+	return seconds, nil
 }
 
 // readArchives reads the events of sessions that are to be rebuilt. Each of them must have an archive: to rebuild a
@@ -222,6 +227,14 @@ func zonesOf(u dbsqlc.FinalizeGetUserRow) Zones {
 		zones[i] = ZoneChange{u.ZoneFromS[i], u.ZoneNames[i]}
 	}
 	return zones
+}
+
+func stretches(firsts, lasts []int64) []stretch {
+	out := make([]stretch, len(firsts))
+	for i := range out {
+		out[i] = stretch{firsts[i], lasts[i]}
+	}
+	return out
 }
 
 func allTime(deltas []totalDelta) int64 {

@@ -124,7 +124,7 @@ func (f *fixture) requireStands(user uuid.UUID, zones Zones, events ...activity.
 	sessions, err := Build(Fold(slices.Clone(events)), zones)
 	require.NoError(f.t, err)
 
-	var wantSessions []sessionRow
+	wantSessions := []sessionRow{}
 	sums := map[DayLang]int64{}
 	for _, s := range sessions {
 		wantSessions = append(wantSessions, sessionRow{s.StartedAt(), s.Last, int64(len(s.Events)), s.Keystrokes, s.Lines, s.Zone, s.TopLang})
@@ -132,7 +132,7 @@ func (f *fixture) requireStands(user uuid.UUID, zones Zones, events ...activity.
 			sums[k] += n
 		}
 	}
-	var wantTotals []totalRow
+	wantTotals := []totalRow{}
 	days := map[calendar.Day]bool{}
 	for _, d := range totalDeltas(sums) {
 		wantTotals = append(wantTotals, totalRow{d.span.Period, d.span.StartsOn, d.lang, d.seconds})

@@ -32,11 +32,12 @@ type selection struct {
 }
 
 // ended selects the runs that have ended at now (seconds since the epoch): more than the idle time has passed since
-// their last event. A run that has been open for openLimit is selected too.
-func (h *hotSet) ended(now int64) selection {
+// their last event. A run that has been open for openLimit is selected too. Events in a deleted stretch belong to no
+// run: they are used up at once.
+func (h *hotSet) ended(now int64, deleted []stretch) selection {
 	var sel selection
 	var open []stretch
-	for _, run := range Runs(Fold(slices.Clone(h.events))) {
+	for _, run := range Runs(Fold(withoutDeleted(h.events, deleted))) {
 		s := stretch{run[0].Second(), run[len(run)-1].Second()}
 		if now-s.last > activity.IdleSeconds || now-s.first >= openLimit {
 			sel.runs = append(sel.runs, s)
@@ -46,7 +47,7 @@ func (h *hotSet) ended(now int64) selection {
 		}
 	}
 	for i := range h.events {
-		if within(sel.runs, h.events[i].Second()) {
+		if s := h.events[i].Second(); within(sel.runs, s) || inAny(deleted, s) {
 			sel.seqs = append(sel.seqs, h.seqs[i])
 		}
 	}
@@ -57,6 +58,23 @@ func (h *hotSet) ended(now int64) selection {
 		}
 	}
 	return sel
+}
+
+// withoutDeleted copies the events that lie in no deleted stretch.
+func withoutDeleted(events []activity.Event, deleted []stretch) []activity.Event {
+	kept := make([]activity.Event, 0, len(events))
+	for i := range events {
+		if !inAny(deleted, events[i].Second()) {
+			kept = append(kept, events[i])
+		}
+	}
+	return kept
+}
+
+// inAny says whether s lies in one of the stretches, which may overlap. There are few: they are forgotten with the
+// horizon.
+func inAny(stretches []stretch, s int64) bool {
+	return slices.ContainsFunc(stretches, func(d stretch) bool { return d.first <= s && s <= d.last })
 }
 
 // within says whether s lies in one of the stretches, which are sorted and disjoint.

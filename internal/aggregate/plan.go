@@ -21,6 +21,7 @@ type window struct {
 	events   []activity.Event  // their archives
 	seconds  map[DayLang]int64 // their seconds, added up
 	zones    Zones
+	deleted  []stretch
 }
 
 // placed is a session with the id it gets, and the ids that end in it.
@@ -32,20 +33,19 @@ type placed struct {
 
 // plan says what must be written to replace a window.
 type plan struct {
+	changed  bool // false: the new events said nothing that was not in the archive already
 	sessions []placed
 	replaced []uuid.UUID // sessions whose parts are written anew
 	gone     []uuid.UUID // sessions that no longer exist under their own id
+	deleted  []uuid.UUID // those of gone that nothing is left of
 	deltas   []totalDelta
 }
-
-// unchanged is true when the new events said nothing new: all of them were in the archive already.
-func (p *plan) unchanged() bool { return len(p.sessions) == 0 }
 
 // makePlan builds the sessions of a window and new events together. The session that starts earliest keeps its id when
 // several become one; the others are absorbed by it.
 func makePlan(w *window, fresh []activity.Event, newID func() uuid.UUID) (plan, error) {
 	known := Fold(w.events)
-	all := Fold(slices.Concat(known, fresh))
+	all := Fold(withoutDeleted(slices.Concat(known, fresh), w.deleted))
 	if slices.Equal(all, known) {
 		return plan{}, nil
 	}
@@ -53,19 +53,23 @@ func makePlan(w *window, fresh []activity.Event, newID func() uuid.UUID) (plan, 
 	if err != nil {
 		return plan{}, err
 	}
-	var p plan
+	p := plan{changed: true}
 	now := make(map[DayLang]int64)
+	for _, s := range w.sessions {
+		p.replaced = append(p.replaced, s.id)
+	}
 	rest := w.sessions
 	for i := range sessions {
 		s := placed{Session: sessions[i]}
-		for len(rest) > 0 && rest[0].first <= s.Last {
-			p.replaced = append(p.replaced, rest[0].id)
-			if s.id == uuid.Nil {
+		for ; len(rest) > 0 && rest[0].first <= s.Last; rest = rest[1:] {
+			switch {
+			case rest[0].last < s.First: // nothing of it is left
+				p.deleted = append(p.deleted, rest[0].id)
+			case s.id == uuid.Nil:
 				s.id = rest[0].id
-			} else {
+			default:
 				s.absorbed = append(s.absorbed, rest[0].id)
 			}
-			rest = rest[1:]
 		}
 		if s.id == uuid.Nil {
 			s.id = newID()
@@ -76,6 +80,10 @@ func makePlan(w *window, fresh []activity.Event, newID func() uuid.UUID) (plan, 
 		p.gone = append(p.gone, s.absorbed...)
 		p.sessions = append(p.sessions, s)
 	}
+	for _, s := range rest {
+		p.deleted = append(p.deleted, s.id)
+	}
+	p.gone = append(p.gone, p.deleted...)
 	p.deltas = totalDeltas(difference(w.seconds, now))
 	return p, nil
 }

@@ -38,7 +38,7 @@ func (h *history) finalize(t require.TestingT, sel selection, zones Zones) {
 	}
 	p, err := makePlan(win, sel.events, uuid.New)
 	require.NoError(t, err)
-	if p.unchanged() {
+	if !p.changed {
 		return
 	}
 	h.sessions = append(kept, p.sessions...)
@@ -110,7 +110,7 @@ func TestPiecesEqualOnePass(t *testing.T) {
 
 // cycle finalizes what has ended and returns what stays hot.
 func (h *history) cycle(t *rapid.T, hot hotSet, now int64, zones Zones) hotSet {
-	sel := hot.ended(now)
+	sel := hot.ended(now, nil)
 	h.finalize(t, sel, zones)
 	var rest hotSet
 	for i, seq := range hot.seqs {
@@ -152,12 +152,12 @@ func TestSentAgainIsUnchanged(t *testing.T) {
 	t.Parallel()
 	a := at(noon, "go", 1)
 	p := planOf(t, []standing{{uuid.New(), stretch{noon, noon}}}, []activity.Event{a}, []activity.Event{a, a})
-	require.True(t, p.unchanged())
+	require.False(t, p.changed)
 
 	smaller := a
 	smaller.Lang = "c"
 	p = planOf(t, []standing{{uuid.New(), stretch{noon, noon}}}, []activity.Event{a}, []activity.Event{smaller})
-	require.False(t, p.unchanged(), "a smaller copy replaces what was kept")
+	require.True(t, p.changed, "a smaller copy replaces what was kept")
 	require.Equal(t, "c", p.sessions[0].TopLang)
 }
 
@@ -172,7 +172,7 @@ func TestWhichRunsHaveEnded(t *testing.T) {
 		{"a second over", noon + 901, 1},
 	} {
 		hot := hotSet{events: []activity.Event{at(noon, "go", 1)}, seqs: []int64{7}, marks: []mark{{3, noon}}}
-		sel := hot.ended(c.now)
+		sel := hot.ended(c.now, nil)
 		require.Len(t, sel.seqs, c.want, c.name)
 		require.Len(t, sel.marks, c.want, c.name)
 	}
@@ -182,8 +182,8 @@ func TestWhichRunsHaveEnded(t *testing.T) {
 		hot.events = append(hot.events, at(noon+s, "go", 1))
 		hot.seqs = append(hot.seqs, s)
 	}
-	require.Empty(t, hot.ended(noon+openLimit-1).seqs)
-	require.Len(t, hot.ended(noon+openLimit).seqs, len(hot.events))
+	require.Empty(t, hot.ended(noon+openLimit-1, nil).seqs)
+	require.Len(t, hot.ended(noon+openLimit, nil).seqs, len(hot.events))
 }
 
 func TestMarksStayWithTheirOpenRun(t *testing.T) {
@@ -193,7 +193,7 @@ func TestMarksStayWithTheirOpenRun(t *testing.T) {
 		seqs:   []int64{1, 2, 3},
 		marks:  []mark{{10, noon}, {11, noon + 2000}, {12, noon + 2500}, {13, noon + 1000}},
 	}
-	sel := hot.ended(noon + 2600)
+	sel := hot.ended(noon+2600, nil)
 	require.Equal(t, []int64{1}, sel.seqs)
 	require.Equal(t, []int64{10, 13}, sel.marks, "the ended run's mark, and one whose events are gone")
 }

@@ -31,7 +31,7 @@ type writer struct {
 // replace puts the planned sessions in the place of those that stood in the window, moves the totals by the difference,
 // and tells the outbox.
 func (w *writer) replace(ctx context.Context, user dbsqlc.FinalizeGetUserRow, p *plan) error {
-	if p.unchanged() {
+	if !p.changed {
 		return nil
 	}
 	steps := []func(context.Context, *plan) error{w.removeReplaced, w.sessions, w.seconds, w.details, w.archives, w.totals}
@@ -64,6 +64,11 @@ func (w *writer) removeReplaced(ctx context.Context, p *plan) error {
 	}
 	if err := w.queries.FinalizeDeleteSessions(ctx, &w.pipe, w.userID, p.gone); err != nil {
 		return err
+	}
+	if len(p.deleted) > 0 {
+		if err := w.queries.FinalizeDeleteAliases(ctx, &w.pipe, w.userID, p.deleted); err != nil {
+			return err
+		}
 	}
 	for i := range p.sessions {
 		heir, absorbed := p.sessions[i].id, p.sessions[i].absorbed
@@ -179,6 +184,7 @@ func (w *writer) archives(ctx context.Context, p *plan) error {
 		for n, c := range encodeArchive(p.sessions[i].Events) {
 			args.SessionIDs = append(args.SessionIDs, p.sessions[i].id)
 			args.Chunks = append(args.Chunks, int32(n))
+			args.EndedS = append(args.EndedS, p.sessions[i].Last)
 			args.Events = append(args.Events, c.events)
 			args.Details = append(args.Details, c.details)
 			if size += len(c.events) + len(c.details); size <= bytesPerStatement {

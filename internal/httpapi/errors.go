@@ -15,6 +15,7 @@ import (
 
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/admission"
+	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/leaderboard"
@@ -45,6 +46,7 @@ var sentinels = []struct {
 	code    api.ErrorCode
 	message string
 }{
+	{aggregate.ErrNoSession, api.ErrorCodeNotFound, "not found"},
 	{sessions.ErrNotFound, api.ErrorCodeNotFound, "not found"},
 	{sessions.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
 	{leaderboard.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
@@ -103,8 +105,14 @@ func answerFor(err error) answer {
 		field   *account.InvalidError
 		tooBig  *http.MaxBytesError
 		routing *echo.HTTPError
+		merged  *aggregate.AbsorbedError
 	)
 	switch {
+	case errors.As(err, &merged):
+		return answer{
+			code: api.ErrorCodeConflict, message: "the session was merged into another one",
+			details: []api.ErrorDetail{{Code: api.ErrorDetailCodeMergedInto, Path: []string{"id"}, Message: merged.Heir.String()}},
+		}
 	case errors.As(err, &refused):
 		return answer{code: api.ErrorCode(refused.Code), message: refused.Message, retryAfter: refused.Limit.RetryAfter}
 	case errors.As(err, &request):

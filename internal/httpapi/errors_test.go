@@ -107,7 +107,7 @@ func TestUnknownRoutesAndMethods(t *testing.T) {
 	t.Parallel()
 	b := setup(t, &fake{})
 	for _, target := range []string{
-		"GET /", "GET /v1", "GET /v1/nothing", "POST /v1/leaderboard", "DELETE /v1/me", "GET /v1/ingest", "PUT /v1/ingest",
+		"GET /", "GET /v1", "GET /v1/nothing", "POST /v1/leaderboard", "PUT /v1/me", "GET /v1/ingest", "PUT /v1/ingest",
 		"GET /v1/sessions/" + testUser.String() + "/files", "GET /health/", "BREW /health", "GET /%2e%2e/etc/passwd",
 	} {
 		var method, path string

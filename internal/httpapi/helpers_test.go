@@ -63,6 +63,7 @@ type fake struct {
 	ping   error
 	check  func() ([]string, error)
 	filled []privacy.Entry
+	delete error
 }
 
 var testLimit = admission.LimitState{Limit: 300, Remaining: 299, ResetAt: testNow.Add(12 * time.Second)}
@@ -112,6 +113,10 @@ func (f *fake) Change(_ context.Context, _ uuid.UUID, c account.Change) error {
 	}
 	return nil
 }
+
+func (f *fake) DeleteUser(context.Context, uuid.UUID) error { return f.delete }
+
+func (f *fake) DeleteSession(context.Context, uuid.UUID, uuid.UUID) error { return f.delete }
 
 func (f *fake) Page(_ context.Context, _ time.Time, b leaderboard.Board, q leaderboard.Query) (leaderboard.Page, error) {
 	if f.page != nil {

@@ -24,6 +24,8 @@ type Accounts interface {
 	Me(ctx context.Context, userID uuid.UUID) (account.Facts, error)
 	// Change changes what is given, all of it or nothing.
 	Change(ctx context.Context, userID uuid.UUID, c account.Change) error
+	DeleteUser(ctx context.Context, userID uuid.UUID) error
+	DeleteSession(ctx context.Context, userID, sessionID uuid.UUID) error
 }
 
 // maxPatchBytes is far more than all fields of an account need.
@@ -52,6 +54,18 @@ func (h *handlers) PatchMe(c echo.Context) error {
 		return err
 	}
 	return h.answerMe(c, grant.UserID)
+}
+
+// DeleteMe deletes the signed-in user.
+func (h *handlers) DeleteMe(c echo.Context) error {
+	grant, err := h.admit(c, admission.ScopeWrite)
+	if err != nil {
+		return err
+	}
+	if err := h.Accounts.DeleteUser(c.Request().Context(), grant.UserID); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
 }
 
 // answerMe reads the account anew, so that what is answered after a change is what is stored.

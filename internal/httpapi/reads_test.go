@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/commma/commma/internal/account"
+	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/leaderboard"
@@ -203,4 +206,28 @@ func TestSessionDetailRefuses(t *testing.T) {
 		got.requireError(t, http.StatusNotFound, api.ErrorCodeNotFound)
 		require.Equal(t, "private, no-cache", got.header.Get("Cache-Control"))
 	}
+}
+
+func TestDeleteSession(t *testing.T) {
+	t.Parallel()
+	heir := uuid.New()
+	path := "/v1/sessions/" + uuid.NewString()
+	for _, c := range []struct {
+		err    error
+		status int
+		code   api.ErrorCode
+	}{
+		{aggregate.ErrNoSession, http.StatusNotFound, api.ErrorCodeNotFound},
+		{&aggregate.AbsorbedError{Heir: heir}, http.StatusConflict, api.ErrorCodeConflict},
+		{account.ErrBusy, http.StatusServiceUnavailable, api.ErrorCodeServiceUnavailable},
+	} {
+		e := setup(t, &fake{delete: fmt.Errorf("delete session: %w", c.err)}).call(t, http.MethodDelete, path, "", signedIn()).requireError(t, c.status, c.code)
+		if c.status == http.StatusConflict {
+			require.Equal(t, heir.String(), e.Details[0].Message, "it names the heir")
+		}
+	}
+	b := setup(t, &fake{})
+	require.Equal(t, http.StatusNoContent, b.call(t, http.MethodDelete, path, "", signedIn()).status)
+	b.call(t, http.MethodDelete, "/v1/sessions/nonsense", "", signedIn()).requireError(t, http.StatusNotFound, api.ErrorCodeNotFound)
+	require.Equal(t, http.StatusNoContent, b.call(t, http.MethodDelete, "/v1/me", "", signedIn()).status)
 }

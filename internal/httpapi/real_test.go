@@ -16,6 +16,7 @@ import (
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/admission"
+	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/health"
 	"github.com/commma/commma/internal/httpapi/api"
@@ -46,7 +47,9 @@ func setupReal(t *testing.T, pool *pgxpool.Pool, redisURL string, limits admissi
 	require.NoError(t, err)
 	accounts, err := account.New(account.Config{LockWait: 200 * time.Millisecond}, account.Deps{
 		DB: pool, Modes: modes, Clock: now, Log: log,
-		FinalizeFunc: func(context.Context, pgx.Tx, uuid.UUID) error { return nil },
+		FinalizeFunc:      func(context.Context, pgx.Tx, uuid.UUID) error { return nil },
+		DeleteSessionFunc: aggregate.NewFinalizer(outbox.Enqueue).DeleteSessionTx,
+		ForgetFunc:        admitter.Forget,
 		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
 			return outbox.Enqueue(ctx, tx, id, version)
 		},

@@ -62,6 +62,22 @@ func (h *handlers) GetSession(c echo.Context, rawID string) error {
 	return writeJSON(c, http.StatusOK, sessionDetail(detail))
 }
 
+// DeleteSession deletes one of the user's sessions.
+func (h *handlers) DeleteSession(c echo.Context, rawID string) error {
+	grant, err := h.admit(c, admission.ScopeWrite)
+	if err != nil {
+		return err
+	}
+	id, err := sessions.ParseID(rawID)
+	if err != nil {
+		return err
+	}
+	if err := h.Accounts.DeleteSession(c.Request().Context(), grant.UserID, id); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
 // sessionPage is a page as it goes over the wire: an empty one is an empty list, not null.
 func sessionPage(p *sessions.Page) api.SessionPage {
 	out := api.SessionPage{Sessions: make([]api.SessionSummary, 0, len(p.Sessions))}

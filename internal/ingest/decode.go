@@ -82,7 +82,7 @@ func (d *decoder) start(body []byte, now time.Time, l Limits, langs *languages.R
 
 // begin starts an empty batch with room for n events.
 func (d *decoder) begin(n int) {
-	d.batch = &Batch{Events: make([]activity.Event, 0, n), Listed: make([]bool, 0, n)}
+	d.batch = &Batch{Events: make([]activity.Event, 0, n), Listed: make([]bool, 0, n), places: make([]place, 0, n)}
 	d.count = 0
 	clear(d.copies)
 	d.older = d.older[:0]
@@ -181,6 +181,7 @@ func (d *decoder) keep(e activity.Event, listed bool) {
 	}
 	for i := before; i >= 0; i = d.older[i] {
 		if b.Events[i] == e {
+			b.places[i].repeats++
 			return
 		}
 	}
@@ -188,6 +189,7 @@ func (d *decoder) keep(e activity.Event, listed bool) {
 	d.older = append(d.older, before)
 	b.Events = append(b.Events, e)
 	b.Listed = append(b.Listed, listed)
+	b.places = append(b.places, place{index: d.count, copied: repeated})
 }
 
 // malformed says where body stops being JSON. The fast decoder does not tell, so the standard library's is asked: only

@@ -35,6 +35,10 @@ func runsOf(events []activity.Event) []run {
 	return runs
 }
 
+// horizonSlack is how far behind the horizon that was seen last, in seconds, the present one is taken to be. Only events
+// before that are worth the statement that counts the refused ones.
+const horizonSlack = 2 * 24 * 60 * 60
+
 // flusher writes commit groups, one at a time. Its argument slices are reused from group to group.
 type flusher struct {
 	w       *Writer
@@ -44,6 +48,7 @@ type flusher struct {
 	events  dbsqlc.IngestInsertEventsParams
 	runs    dbsqlc.IngestInsertHotRunsParams
 	refused dbsqlc.IngestInsertRejectionsParams
+	tooOld  dbsqlc.IngestInsertTooOldParams
 }
 
 func newFlusher(w *Writer) *flusher { return &flusher{w: w, queries: dbsqlc.New()} }
@@ -82,10 +87,10 @@ func (f *flusher) store(ctx context.Context, group []*request) (locked []*reques
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.w.cfg.StoreTimeout)
 	defer cancel()
 
-	var admitted string
+	var door dbsqlc.IngestLockUsersRow
 	modes := make(map[int32]Stored, len(group))
 	var pipe store.Pipeline
-	pipe.QueueRow(dbsqlc.IngestLockUsers, func(row pgx.Row) error { return row.Scan(&admitted) }, f.locks)
+	pipe.QueueRow(dbsqlc.IngestLockUsers, func(row pgx.Row) error { return row.Scan(&door.Admitted, &door.HorizonS) }, f.locks)
 	pipe.QueueRows(dbsqlc.IngestGetUsers, func(rows pgx.Rows) error {
 		var pos int32
 		var s Stored
@@ -101,7 +106,8 @@ func (f *flusher) store(ctx context.Context, group []*request) (locked []*reques
 	if err := pipe.Send(ctx, f.w.pool); err != nil {
 		return nil, fmt.Errorf("store events: %w", err)
 	}
-	return f.answer(group, admitted, modes), nil
+	f.w.horizon.Store(door.HorizonS)
+	return f.answer(group, door, modes), nil
 }
 
 func (f *flusher) insert(ctx context.Context, pipe *store.Pipeline) error {
@@ -113,6 +119,11 @@ func (f *flusher) insert(ctx context.Context, pipe *store.Pipeline) error {
 			return err
 		}
 	}
+	if len(f.tooOld.Users) > 0 {
+		if err := f.queries.IngestInsertTooOld(ctx, pipe, f.tooOld); err != nil {
+			return err
+		}
+	}
 	if len(f.refused.Users) > 0 {
 		return f.queries.IngestInsertRejections(ctx, pipe, f.refused)
 	}
@@ -120,9 +131,9 @@ func (f *flusher) insert(ctx context.Context, pipe *store.Pipeline) error {
 }
 
 // answer tells each request what became of it. Users are counted from 1, as Postgres counts.
-func (f *flusher) answer(group []*request, admitted string, modes map[int32]Stored) (locked []*request) {
+func (f *flusher) answer(group []*request, door dbsqlc.IngestLockUsersRow, modes map[int32]Stored) (locked []*request) {
 	isAdmitted := make([]bool, len(group)+1)
-	for p := range strings.SplitSeq(admitted, ",") {
+	for p := range strings.SplitSeq(door.Admitted, ",") {
 		if n, err := strconv.Atoi(p); err == nil && n <= len(group) {
 			isAdmitted[n] = true
 		}
@@ -137,6 +148,7 @@ func (f *flusher) answer(group []*request, admitted string, modes map[int32]Stor
 		case stored.Mode == activity.ModeOff:
 			r.answer(stored, nil)
 		default:
+			r.batch.refuseBefore(door.HorizonS)
 			stored.Received = r.batch.Received
 			r.answer(stored, nil)
 		}
@@ -147,17 +159,23 @@ func (f *flusher) answer(group []*request, admitted string, modes map[int32]Stor
 // gather lays the group out in the columns that the statements take.
 func (f *flusher) gather(group []*request) {
 	f.locks, f.users = f.locks[:0], f.users[:0]
-	e, h, x := &f.events, &f.runs, &f.refused
+	e, h, x, o := &f.events, &f.runs, &f.refused, &f.tooOld
 	e.Users, e.IDs, e.Ts, e.Langs, e.Listed = e.Users[:0], e.IDs[:0], e.Ts[:0], e.Langs[:0], e.Listed[:0]
 	e.Keystrokes, e.Lines, e.Projects, e.Files, e.KeyFreqs = e.Keystrokes[:0], e.Lines[:0], e.Projects[:0], e.Files[:0], e.KeyFreqs[:0]
 	h.Users, h.Firsts, h.Lasts = h.Users[:0], h.Firsts[:0], h.Lasts[:0]
 	x.Users, x.Reasons, x.Counts = x.Users[:0], x.Reasons[:0], x.Counts[:0]
+	o.Users, o.Seconds = o.Users[:0], o.Seconds[:0]
+	suspect := f.w.horizon.Load() + horizonSlack
 	for i, r := range group {
 		pos := int32(i + 1)
 		f.locks = append(f.locks, store.IngestLock(r.userID))
 		f.users = append(f.users, r.userID)
 		for j := range r.batch.Events {
 			f.event(pos, &r.batch.Events[j], r.batch.Listed[j])
+			if s := r.batch.Events[j].Second(); s < suspect {
+				o.Users = append(o.Users, pos)
+				o.Seconds = append(o.Seconds, s)
+			}
 		}
 		for _, s := range r.runs {
 			h.Users = append(h.Users, pos)
@@ -170,7 +188,7 @@ func (f *flusher) gather(group []*request) {
 			x.Counts = append(x.Counts, int32(n))
 		}
 	}
-	e.UserIDs, h.UserIDs, x.UserIDs = f.users, f.users, f.users
+	e.UserIDs, h.UserIDs, x.UserIDs, o.UserIDs = f.users, f.users, f.users, f.users
 }
 
 func (f *flusher) event(pos int32, ev *activity.Event, listed bool) {

@@ -50,7 +50,7 @@ const (
 	ReasonInvalidProject    Reason = "invalid_project"
 	ReasonProjectTooLong    Reason = "project_too_long"
 	ReasonInvalidKeyFreq    Reason = "invalid_key_freq" // not an object, or a count that is negative or no integer
-	ReasonTooOld            Reason = "too_old"          // further back than Limits.MaxAge
+	ReasonTooOld            Reason = "too_old"          // further back than Limits.MaxAge, or than the stored horizon
 	ReasonInFuture          Reason = "in_future"        // further ahead than Limits.MaxAhead
 )
 
@@ -80,6 +80,38 @@ type Batch struct {
 	// RejectedTotal counts all refused events; ByReason splits it.
 	RejectedTotal int
 	ByReason      map[Reason]int // nil when nothing was refused
+
+	places []place // for each of Events
+}
+
+// place says where an accepted event stood in its request.
+type place struct {
+	index   int  // from 0
+	repeats int  // exact repeats of it that were left out
+	copied  bool // an earlier event has the same id and timestamp
+}
+
+// refuseBefore turns the accepted events before horizon, in seconds since the epoch, into refused ones: the storing
+// transaction did not take them. All copies of an event are on the same side.
+func (b *Batch) refuseBefore(horizon int64) {
+	kept := 0
+	for i := range b.Events {
+		if b.Events[i].Second() >= horizon {
+			b.Events[kept], b.Listed[kept], b.places[kept] = b.Events[i], b.Listed[i], b.places[i]
+			kept++
+			continue
+		}
+		p := b.places[i]
+		b.Received -= 1 + p.repeats
+		b.Duplicates -= p.repeats
+		if p.copied {
+			b.Duplicates--
+		}
+		for range 1 + p.repeats {
+			b.reject(p.index, b.Events[i].ID.String(), ReasonTooOld)
+		}
+	}
+	b.Events, b.Listed, b.places = b.Events[:kept], b.Listed[:kept], b.places[:kept]
 }
 
 func (b *Batch) reject(index int, id string, reason Reason) {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
 var (
@@ -68,17 +71,21 @@ type Writer struct {
 	queue  *queue
 	alone  sync.WaitGroup // requests that are tried alone
 	closed chan struct{}
+
+	horizon atomic.Int64 // as the last group saw it, in seconds since the epoch
 }
 
 // NewWriter makes a Writer over pool.
 func NewWriter(pool *pgxpool.Pool, log *slog.Logger, cfg WriterConfig) *Writer {
-	return &Writer{
+	w := &Writer{
 		cfg:    cfg,
 		pool:   pool,
 		log:    log,
 		queue:  newQueue(cfg.QueueEvents, cfg.QueuePerUser),
 		closed: make(chan struct{}),
 	}
+	w.horizon.Store(math.MaxInt32) // not known yet: it may be anywhere
+	return w
 }
 
 // request is a batch on its way. Exactly one send on done answers it.
@@ -172,4 +179,12 @@ func (w *Writer) tryAlone(ctx context.Context, r *request) {
 			}
 		}
 	}()
+}
+
+// EraseUserTx deletes everything that this package keeps of a user, in a transaction that holds both of the user's locks.
+func EraseUserTx(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID) error {
+	if err := dbsqlc.New().DeleteUserIngest(ctx, db, userID); err != nil {
+		return fmt.Errorf("erase events: %w", err)
+	}
+	return nil
 }

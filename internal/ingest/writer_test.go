@@ -57,6 +57,7 @@ func batch(n int) *Batch {
 			Project: "secret", File: "secret.go", KeyFreq: `{"a":3}`,
 		})
 		b.Listed = append(b.Listed, false)
+		b.places = append(b.places, place{index: i})
 	}
 	return b
 }
@@ -245,4 +246,52 @@ func TestCallerWhoGivesUp(t *testing.T) {
 	defer cancel()
 	_, err := w.Store(ctx, uuid.New(), batch(1))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// The horizon is Postgres's: whatever a process accepts, what lies before it is refused, and reported as refused.
+func TestHorizonRefuses(t *testing.T) {
+	t.Parallel()
+	pool := testenv.Postgres(t)
+	w, _ := startWriter(t, pool, nil)
+	user := newUser(t, pool, activity.ModeFull)
+	b := batch(4) // a minute apart
+	b.places[0].repeats, b.places[1].repeats, b.Received, b.Duplicates = 2, 1, 7, 3
+	horizon := b.Events[1].Second() + 1
+	_, err := pool.Exec(t.Context(), `UPDATE horizon SET from_s = $1`, horizon)
+	require.NoError(t, err)
+
+	stored, err := w.Store(t.Context(), user, b)
+	require.NoError(t, err)
+	require.Equal(t, 2, stored.Received)
+	require.Zero(t, b.Duplicates)
+	require.Equal(t, 5, b.RejectedTotal)
+	require.Equal(t, map[Reason]int{ReasonTooOld: 5}, b.ByReason)
+	require.Equal(t, []int{0, 0, 0, 1, 1}, indexes(b.Rejected))
+	require.Equal(t, int64(2), count(t, pool, `SELECT count(*) FROM events WHERE ts >= $1`, horizon*1000))
+	require.Equal(t, int64(2), count(t, pool, `SELECT count(*) FROM events`))
+	require.Equal(t, int64(2), count(t, pool, `SELECT sum(count)::bigint FROM rejections WHERE reason = 'too_old'`), "each event once")
+
+	// On the horizon itself an event is accepted; of a batch that is all too old nothing stays.
+	b = batch(1)
+	_, err = pool.Exec(t.Context(), `UPDATE horizon SET from_s = $1`, b.Events[0].Second())
+	require.NoError(t, err)
+	stored, err = w.Store(t.Context(), user, b)
+	require.NoError(t, err)
+	require.Equal(t, 1, stored.Received)
+	old := batch(3)
+	for i := range old.Events {
+		old.Events[i].TS -= 86_400_000
+	}
+	runs := count(t, pool, `SELECT count(*) FROM hot_runs`)
+	stored, err = w.Store(t.Context(), user, old)
+	require.NoError(t, err)
+	require.Zero(t, stored.Received)
+	require.Equal(t, runs, count(t, pool, `SELECT count(*) FROM hot_runs`))
+}
+
+func indexes(rejected []Rejection) (out []int) {
+	for _, r := range rejected {
+		out = append(out, r.Index)
+	}
+	return out
 }

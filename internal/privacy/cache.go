@@ -87,6 +87,14 @@ func (c *Cache) Get(ctx context.Context, userID uuid.UUID) (Entry, bool, error) 
 	return e, ok, nil
 }
 
+// Forget takes the mode of a deleted user out of the cache.
+func (c *Cache) Forget(ctx context.Context, userID uuid.UUID) error {
+	if err := c.rdb.Del(ctx, Key(userID)).Err(); err != nil {
+		return fmt.Errorf("forget cached mode: %w", err)
+	}
+	return nil
+}
+
 // Fill writes the entry if there is none. readAt is when the read of the database that found it began, by the cache's
 // clock: an entry found too long ago is not written, because a change since then may have come and its own entry gone.
 func (c *Cache) Fill(ctx context.Context, userID uuid.UUID, e Entry, readAt time.Time) (bool, error) {

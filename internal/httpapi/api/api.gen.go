@@ -73,6 +73,7 @@ func (e ErrorCode) Valid() bool {
 // Defines values for ErrorDetailCode.
 const (
 	ErrorDetailCodeInvalid      ErrorDetailCode = "invalid"
+	ErrorDetailCodeMergedInto   ErrorDetailCode = "merged_into"
 	ErrorDetailCodeUnknownField ErrorDetailCode = "unknown_field"
 )
 
@@ -80,6 +81,8 @@ const (
 func (e ErrorDetailCode) Valid() bool {
 	switch e {
 	case ErrorDetailCodeInvalid:
+		return true
+	case ErrorDetailCodeMergedInto:
 		return true
 	case ErrorDetailCodeUnknownField:
 		return true
@@ -210,7 +213,7 @@ type ErrorDetail struct {
 	// Code The kind of finding.
 	Code ErrorDetailCode `json:"code"`
 
-	// Message What is wanted instead.
+	// Message What is wanted instead; for `merged_into` the id of the session that is there instead.
 	//
 	// Example: want an IANA time zone
 	Message string `json:"message"`
@@ -651,6 +654,9 @@ type Streak struct {
 // Example: 2026-06-15T09:30:00.000Z
 type Timestamp = Instant
 
+// Absorbed The envelope of every error.
+type Absorbed = ErrorAnswer
+
 // BadRequest The envelope of every error.
 type BadRequest = ErrorAnswer
 
@@ -733,6 +739,9 @@ type ServerInterface interface {
 	// GetLeaderboard One page of a leaderboard
 	// (GET /v1/leaderboard)
 	GetLeaderboard(ctx echo.Context, params GetLeaderboardParams) error
+	// DeleteMe Delete the account and everything kept of it
+	// (DELETE /v1/me)
+	DeleteMe(ctx echo.Context) error
 	// GetMe The signed-in user
 	// (GET /v1/me)
 	GetMe(ctx echo.Context) error
@@ -742,6 +751,9 @@ type ServerInterface interface {
 	// ListSessions Own sessions, newest first
 	// (GET /v1/sessions)
 	ListSessions(ctx echo.Context, params ListSessionsParams) error
+	// DeleteSession Delete one own session
+	// (DELETE /v1/sessions/{id})
+	DeleteSession(ctx echo.Context, id string) error
 	// GetSession One own session in full
 	// (GET /v1/sessions/{id})
 	GetSession(ctx echo.Context, id string) error
@@ -850,6 +862,15 @@ func (w *ServerInterfaceWrapper) GetLeaderboard(ctx echo.Context) error {
 	return err
 }
 
+// DeleteMe converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteMe(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteMe(ctx)
+	return err
+}
+
 // GetMe converts echo context to params.
 func (w *ServerInterfaceWrapper) GetMe(ctx echo.Context) error {
 	var err error
@@ -890,6 +911,22 @@ func (w *ServerInterfaceWrapper) ListSessions(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListSessions(ctx, params)
+	return err
+}
+
+// DeleteSession converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteSession(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteSession(ctx, id)
 	return err
 }
 
@@ -958,9 +995,11 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 
 	router.POST(options.BaseURL+"/v1/ingest", wrapper.IngestEvents, options.OperationMiddlewares["ingestEvents"]...)
 	router.GET(options.BaseURL+"/v1/leaderboard", wrapper.GetLeaderboard, options.OperationMiddlewares["getLeaderboard"]...)
+	router.DELETE(options.BaseURL+"/v1/me", wrapper.DeleteMe, options.OperationMiddlewares["deleteMe"]...)
 	router.GET(options.BaseURL+"/v1/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
 	router.PATCH(options.BaseURL+"/v1/me", wrapper.PatchMe, options.OperationMiddlewares["patchMe"]...)
 	router.GET(options.BaseURL+"/v1/sessions", wrapper.ListSessions, options.OperationMiddlewares["listSessions"]...)
+	router.DELETE(options.BaseURL+"/v1/sessions/:id", wrapper.DeleteSession, options.OperationMiddlewares["deleteSession"]...)
 	router.GET(options.BaseURL+"/v1/sessions/:id", wrapper.GetSession, options.OperationMiddlewares["getSession"]...)
 	router.GET(options.BaseURL+"/health", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness, options.OperationMiddlewares["getReadiness"]...)

@@ -14,13 +14,23 @@ import (
 	"github.com/google/uuid"
 )
 
-const FinalizeDeleteEvents = `-- name: FinalizeDeleteEvents :exec
+const FinalizeDeleteAliases = `-- name: FinalizeDeleteAliases :exec
 
-DELETE FROM events WHERE user_id = $1 AND seq = ANY ($2::bigint[])
+DELETE FROM session_aliases WHERE user_id = $1 AND heir = ANY ($2::uuid[])
 `
 
 // What one user's finalize reads and writes. Every statement here runs in the transaction that holds the user's writer
 // lock, and after the statement that took it.
+// What led to a session that was deleted leads nowhere.
+func (q *Queries) FinalizeDeleteAliases(ctx context.Context, db DBTX, userID uuid.UUID, sessionIDs []uuid.UUID) error {
+	_, err := db.Exec(ctx, FinalizeDeleteAliases, userID, sessionIDs)
+	return err
+}
+
+const FinalizeDeleteEvents = `-- name: FinalizeDeleteEvents :exec
+DELETE FROM events WHERE user_id = $1 AND seq = ANY ($2::bigint[])
+`
+
 func (q *Queries) FinalizeDeleteEvents(ctx context.Context, db DBTX, userID uuid.UUID, seqs []int64) error {
 	_, err := db.Exec(ctx, FinalizeDeleteEvents, userID, seqs)
 	return err
@@ -304,6 +314,8 @@ SELECT floor(extract(epoch FROM coalesce($1::timestamptz, statement_timestamp())
        u.privacy, u.version, u.streak_first_on, u.streak_last_on, u.longest_streak_days,
        array(SELECT z.from_s FROM user_zones z WHERE z.user_id = u.id ORDER BY z.from_s)::bigint[] AS zone_from_s,
        array(SELECT z.zone FROM user_zones z WHERE z.user_id = u.id ORDER BY z.from_s)::text[] AS zone_names,
+       array(SELECT d.first_s FROM deleted_stretches d WHERE d.user_id = u.id ORDER BY d.first_s, d.last_s)::bigint[] AS deleted_first_s,
+       array(SELECT d.last_s FROM deleted_stretches d WHERE d.user_id = u.id ORDER BY d.first_s, d.last_s)::bigint[] AS deleted_last_s,
        EXISTS (SELECT 1 FROM finalize_failures f WHERE f.user_id = u.id) AS failed_before
 FROM users u
 WHERE u.id = $2
@@ -318,6 +330,8 @@ type FinalizeGetUserRow struct {
 	LongestStreakDays int64
 	ZoneFromS         []int64
 	ZoneNames         []string
+	DeletedFirstS     []int64
+	DeletedLastS      []int64
 	FailedBefore      bool
 }
 
@@ -334,6 +348,8 @@ func (q *Queries) FinalizeGetUser(ctx context.Context, db DBTX, now *time.Time, 
 		&i.LongestStreakDays,
 		&i.ZoneFromS,
 		&i.ZoneNames,
+		&i.DeletedFirstS,
+		&i.DeletedLastS,
 		&i.FailedBefore,
 	)
 	return i, err
@@ -358,19 +374,21 @@ func (q *Queries) FinalizeInsertAliases(ctx context.Context, db DBTX, arg Finali
 const FinalizeInsertArchives = `-- name: FinalizeInsertArchives :exec
 WITH chunks AS (
     SELECT unnest($2::uuid[]) AS session_id, unnest($3::int[]) AS chunk,
-           unnest($4::bytea[]) AS events, unnest($5::bytea[]) AS details
+           unnest($4::bigint[]) AS ended_s,
+           unnest($5::bytea[]) AS events, unnest($6::bytea[]) AS details
 ), details AS (
     INSERT INTO archive_details (user_id, session_id, chunk, details)
     SELECT $1, c.session_id, c.chunk, c.details FROM chunks c WHERE c.details IS NOT NULL
 )
-INSERT INTO archives (user_id, session_id, chunk, events)
-SELECT $1, c.session_id, c.chunk, c.events FROM chunks c
+INSERT INTO archives (user_id, session_id, chunk, ended_s, events)
+SELECT $1, c.session_id, c.chunk, c.ended_s, c.events FROM chunks c
 `
 
 type FinalizeInsertArchivesParams struct {
 	UserID     uuid.UUID
 	SessionIDs []uuid.UUID
 	Chunks     []int32
+	EndedS     []int64
 	Events     [][]byte
 	Details    [][]byte
 }
@@ -381,6 +399,7 @@ func (q *Queries) FinalizeInsertArchives(ctx context.Context, db DBTX, arg Final
 		arg.UserID,
 		arg.SessionIDs,
 		arg.Chunks,
+		arg.EndedS,
 		arg.Events,
 		arg.Details,
 	)

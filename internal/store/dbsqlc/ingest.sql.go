@@ -65,6 +65,7 @@ FROM (SELECT unnest($1::int[]) AS pos, unnest($2::uuid[]) AS id, unnest($3::bigi
              unnest($8::text[]) AS project, unnest($9::text[]) AS file,
              unnest($10::text[]) AS key_freq) e
 JOIN admitted a ON a.pos = e.pos
+WHERE e.ts >= current_setting('commma.horizon')::bigint * 1000
 `
 
 type IngestInsertEventsParams struct {
@@ -115,6 +116,7 @@ SELECT a.id, r.first_s, r.last_s
 FROM (SELECT unnest($1::int[]) AS pos, unnest($2::bigint[]) AS first_s,
              unnest($3::bigint[]) AS last_s) r
 JOIN admitted a ON a.pos = r.pos
+WHERE r.last_s >= current_setting('commma.horizon')::bigint
 `
 
 type IngestInsertHotRunsParams struct {
@@ -168,20 +170,51 @@ func (q *Queries) IngestInsertRejections(ctx context.Context, db DBTX, arg Inges
 	return err
 }
 
+const IngestInsertTooOld = `-- name: IngestInsertTooOld :exec
+INSERT INTO rejections (user_id, reason, count)
+SELECT u.id, 'too_old', count(*)
+FROM (SELECT unnest($1::int[]) AS pos, unnest($2::bigint[]) AS second) e
+JOIN (SELECT generate_subscripts($3::uuid[], 1) AS pos, unnest($3::uuid[]) AS user_id) p ON p.pos = e.pos
+JOIN users u ON u.id = p.user_id
+WHERE u.privacy <> 'off'
+  AND p.pos = ANY (string_to_array(nullif(current_setting('commma.admitted'), ''), ',')::int[])
+  AND e.second < current_setting('commma.horizon')::bigint
+GROUP BY u.id
+`
+
+type IngestInsertTooOldParams struct {
+	Users   []int32
+	Seconds []int64
+	UserIDs []uuid.UUID
+}
+
+// Counts the events that the horizon refused. Sent only where there may be any.
+func (q *Queries) IngestInsertTooOld(ctx context.Context, db DBTX, arg IngestInsertTooOldParams) error {
+	_, err := db.Exec(ctx, IngestInsertTooOld, arg.Users, arg.Seconds, arg.UserIDs)
+	return err
+}
+
 const IngestLockUsers = `-- name: IngestLockUsers :one
 
-SELECT set_config('commma.admitted', coalesce(string_agg(k.pos::text, ',' ), ''), true)::text AS admitted
+SELECT set_config('commma.admitted', coalesce(string_agg(k.pos::text, ',' ), ''), true)::text AS admitted,
+       set_config('commma.horizon', (SELECT h.from_s FROM horizon h)::text, true)::bigint AS horizon_s
 FROM (SELECT generate_subscripts($1::bigint[], 1) AS pos, unnest($1::bigint[]) AS lock) k
 WHERE pg_try_advisory_xact_lock_shared(k.lock)
 `
 
+type IngestLockUsersRow struct {
+	Admitted string
+	HorizonS int64
+}
+
 // The storing transaction: these statements are sent together, in this order, as one pipeline.
 // Takes each user's shared ingest lock if it is free at once, and leaves the positions of those that got it where the
 // later statements of this transaction find them. It must be a statement of its own: the later ones take a snapshot that
-// is not older than the locks, so the modes that they read hold until the transaction ends.
-func (q *Queries) IngestLockUsers(ctx context.Context, db DBTX, locks []int64) (string, error) {
+// is not older than the locks, so the modes that they read hold until the transaction ends. The horizon is read here
+// once, so that what is refused and what is reported as refused are the same.
+func (q *Queries) IngestLockUsers(ctx context.Context, db DBTX, locks []int64) (IngestLockUsersRow, error) {
 	row := db.QueryRow(ctx, IngestLockUsers, locks)
-	var admitted string
-	err := row.Scan(&admitted)
-	return admitted, err
+	var i IngestLockUsersRow
+	err := row.Scan(&i.Admitted, &i.HorizonS)
+	return i, err
 }

@@ -12,11 +12,18 @@ import (
 	"github.com/google/uuid"
 )
 
+type AcceptedAge struct {
+	AgeS   int64
+	SeenAt time.Time
+}
+
 type Archive struct {
 	UserID    uuid.UUID
 	SessionID uuid.UUID
 	Chunk     int32
 	Events    []byte
+	// the second of the session's last event: how the pruner finds what may go
+	EndedS int64
 }
 
 type ArchiveDetail struct {
@@ -24,6 +31,12 @@ type ArchiveDetail struct {
 	SessionID uuid.UUID
 	Chunk     int32
 	Details   []byte
+}
+
+type DeletedStretch struct {
+	UserID uuid.UUID
+	FirstS int64
+	LastS  int64
 }
 
 type Event struct {
@@ -48,6 +61,15 @@ type FinalizeFailure struct {
 	NextTryAt time.Time
 	// a class of failure or an SQLSTATE; never data of the user
 	Reason string
+}
+
+type Horizon struct {
+	Singleton bool
+	// seconds since the epoch: the storing transaction refuses what is older
+	FromS int64
+	// a value that from_s has had, or passed, for so long that no transaction under way has read an older one: archives may be pruned up to it
+	SettledS   int64
+	AdvancedAt time.Time
 }
 
 type HotRun struct {

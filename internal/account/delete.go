@@ -1,0 +1,80 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/ingest"
+	"github.com/commma/commma/internal/store/dbsqlc"
+)
+
+// DeleteSession deletes a session of the user: its seconds leave totals and boards before this returns, and its events
+// never count again, however late they arrive. It fails with aggregate.ErrNoSession, an *aggregate.AbsorbedError, or
+// ErrBusy, having changed nothing.
+func (s *Service) DeleteSession(ctx context.Context, userID, sessionID uuid.UUID) error {
+	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) error {
+		return s.deps.DeleteSessionFunc(ctx, tx, userID, sessionID)
+	})
+	if err != nil {
+		return fmt.Errorf("delete session: %w", err)
+	}
+	s.publish(ctx, userID)
+	return nil
+}
+
+// DeleteUser deletes the user and everything that is kept of them, and takes them off the boards before it returns. The
+// outbox keeps the id until the boards have followed. It fails with ErrUnknownUser or ErrBusy, having changed nothing.
+func (s *Service) DeleteUser(ctx context.Context, userID uuid.UUID) error {
+	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.lockIngestTx(ctx, tx, userID); err != nil {
+			return err
+		}
+		return s.deleteUserTx(ctx, tx, userID)
+	})
+	if err != nil {
+		return fmt.Errorf("delete user: %w", err)
+	}
+	s.forget(ctx, userID)
+	s.publish(ctx, userID)
+	return nil
+}
+
+// deleteUserTx composes what each domain erases. It holds both locks: nothing of the user is in flight.
+func (s *Service) deleteUserTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error {
+	q := dbsqlc.New()
+	version, err := q.UserUpdateVersion(ctx, tx, userID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ErrUnknownUser
+	}
+	if err != nil {
+		return fmt.Errorf("raise version: %w", err)
+	}
+	if err := ingest.EraseUserTx(ctx, tx, userID); err != nil {
+		return err
+	}
+	if err := aggregate.EraseUserTx(ctx, tx, userID); err != nil {
+		return err
+	}
+	if err := q.DeleteUser(ctx, tx, userID); err != nil {
+		return fmt.Errorf("delete user: %w", err)
+	}
+	if err := s.deps.EnqueueFunc(ctx, tx, userID, version); err != nil {
+		return fmt.Errorf("enqueue user: %w", err)
+	}
+	return nil
+}
+
+// forget takes the user out of the caches. What Redis does not take there ends by itself within minutes, and lets nobody
+// do anything: every write and read of the user ends in Postgres.
+func (s *Service) forget(ctx context.Context, userID uuid.UUID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CacheTimeout)
+	defer cancel()
+	if err := errors.Join(s.deps.ForgetFunc(ctx, userID), s.deps.Modes.Forget(ctx, userID)); err != nil {
+		s.deps.Log.WarnContext(ctx, "a deleted user is still cached", "user", userID, "err", err)
+	}
+}

@@ -1,0 +1,57 @@
+package account
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/store"
+)
+
+func TestDeleteUserIsBusyOrWhole(t *testing.T) {
+	t.Parallel()
+	for _, lock := range []string{"writer", "ingest"} {
+		t.Run(lock, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, Config{LockWait: 100 * time.Millisecond})
+			user := b.mustUser(t, activity.ModeFull)
+			b.mustStoreSecrets(t, user)
+			var release func()
+			if lock == "writer" {
+				_, release = b.hold(t, "pg_advisory_xact_lock", store.WriterLock(user))
+			} else {
+				_, release = b.hold(t, "pg_advisory_xact_lock_shared", store.IngestLock(user))
+			}
+			require.ErrorIs(t, b.DeleteUser(t.Context(), user), ErrBusy)
+			require.Equal(t, 4, b.secrets(t, user), "nothing was changed")
+			require.Empty(t, b.forgotten)
+			release()
+			require.NoError(t, b.DeleteUser(t.Context(), user))
+			require.Zero(t, b.secrets(t, user))
+			require.Equal(t, 1, b.mustCount(t, `SELECT count(*) FROM outbox WHERE user_id = $1 AND version = 1`, user))
+			require.Equal(t, []uuid.UUID{user}, b.forgotten)
+			require.Len(t, b.published, 1, "published before it answers")
+			require.Equal(t, privacy.Entry{}, b.cached(t, user))
+			require.ErrorIs(t, b.DeleteUser(t.Context(), user), ErrUnknownUser)
+		})
+	}
+}
+
+func TestDeleteSessionIsBusyOrWhole(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{LockWait: 100 * time.Millisecond})
+	user, session := b.mustUser(t, activity.ModeFull), uuid.New()
+	b.mustExec(t, `INSERT INTO sessions VALUES ($1, $2, now() - interval '1 hour', now(), 'UTC', 1, 1, 1, 'go', 1, now())`, session, user)
+	_, release := b.hold(t, "pg_advisory_xact_lock", store.WriterLock(user))
+	require.ErrorIs(t, b.DeleteSession(t.Context(), user, session), ErrBusy)
+	require.Empty(t, b.published)
+	release()
+	require.NoError(t, b.DeleteSession(t.Context(), user, session))
+	require.Len(t, b.published, 1)
+	require.ErrorIs(t, b.DeleteSession(t.Context(), user, session), aggregate.ErrNoSession)
+}

@@ -1,0 +1,125 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/redisconn"
+	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/testenv"
+)
+
+// A user who is deleted leaves no row and no key. The tables are asked from the database itself and each must hold
+// something of the user before, so a new one cannot be forgotten here.
+func TestDeletedUserLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := &stack{t: t, database: testenv.PostgresURL(t), rdb: testenv.OwnRedis(t).URL()}
+	base, _ := s.serve("--no-aggregate")
+	user, other := s.createUser("going", "Europe/Berlin"), s.createUser("staying", "UTC")
+	id := uuid.MustParse(user.ID)
+	now := clock.System{}.Now()
+	for _, u := range []createdUser{user, other} {
+		upload(t, base, u, now.Add(-5*time.Hour), now.Add(-5*time.Hour+30*time.Minute), now.Add(-3*time.Hour))
+	}
+	s.workerOnce()
+	// A bridge merges two sessions, so that there is an alias; then a session is deleted; and something stays hot.
+	upload(t, base, user, now.Add(-5*time.Hour+15*time.Minute))
+	s.workerOnce()
+	_, list := call(t, "GET", base+"/v1/sessions?limit=1", user.Token, "")
+	var page struct{ Sessions []struct{ ID string } }
+	require.NoError(t, json.Unmarshal([]byte(list), &page))
+	status, answer := call(t, "DELETE", base+"/v1/sessions/"+page.Sessions[0].ID, user.Token, "")
+	require.Equal(t, 204, status, answer)
+	upload(t, base, user, now)
+	status, answer = call(t, "POST", base+"/v1/ingest", user.Token, `{"events":[{"id":"no"}]}`)
+	require.Equal(t, 202, status, answer)
+
+	pool, err := store.Open(t.Context(), s.database, store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	_, err = pool.Exec(t.Context(), `INSERT INTO finalize_failures VALUES ($1, 1, now(), 'test')`, id)
+	require.NoError(t, err)
+	rdb, err := redisconn.Open(t.Context(), s.rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = rdb.Close() })
+
+	tables := rows[struct{ Table, Column string }](t, pool, `SELECT table_name::text, column_name::text FROM information_schema.columns
+		WHERE table_schema = 'public' AND (column_name = 'user_id' OR table_name = 'users' AND column_name = 'id') ORDER BY 1`)
+	count := func(table, column string) int64 {
+		return rows[struct{ N int64 }](t, pool, fmt.Sprintf(`SELECT count(*) FROM %q WHERE %q = $1`, table, column), id)[0].N
+	}
+	for _, c := range tables {
+		if c.Table != "outbox" { // empty: everything is published
+			require.Positive(t, count(c.Table, c.Column), "nothing of the user stands in %s: put something there before the delete", c.Table)
+		}
+	}
+	require.NotEmpty(t, keysOf(t, rdb, user.ID))
+
+	status, answer = call(t, "DELETE", base+"/v1/me", user.Token, "")
+	require.Equal(t, 204, status, answer)
+	for _, c := range tables {
+		require.Zero(t, count(c.Table, c.Column), "table %s", c.Table)
+	}
+	require.Empty(t, keysOf(t, rdb, user.ID), "keys and values that hold the user")
+	for _, path := range []string{"/v1/me", "/v1/sessions"} {
+		status, _ = call(t, "GET", base+path, user.Token, "")
+		require.Equal(t, 403, status, "the user of the token does not exist")
+	}
+	_, board := call(t, "GET", base+"/v1/leaderboard?period=alltime", "", "")
+	require.NotContains(t, board, "going")
+	require.Contains(t, board, "staying")
+}
+
+// upload sends one event for each instant.
+func upload(t *testing.T, base string, u createdUser, at ...time.Time) {
+	t.Helper()
+	var events []string
+	for _, a := range at {
+		events = append(events, fmt.Sprintf(`{"id":"%s","ts":%d,"lang":"go","file":"a.go","project":"p","keystrokes":5,"lines":1,"key_freq":{"a":5}}`,
+			uuid.NewString(), a.UnixMilli()))
+	}
+	status, answer := call(t, "POST", base+"/v1/ingest", u.Token, `{"events":[`+strings.Join(events, ",")+`]}`)
+	require.Equal(t, 202, status, answer)
+}
+
+// keysOf lists where Redis holds the user: in a key's name, or in a value. Not counted is what ends within a day by
+// itself and says nothing but the id: counters of limits, and the fence's tombstones.
+func keysOf(t *testing.T, rdb redis.UniversalClient, id string) (found []string) {
+	t.Helper()
+	keys, err := rdb.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		if strings.HasPrefix(key, "rate:") {
+			require.Positive(t, rdb.TTL(t.Context(), key).Val(), "%s never ends", key)
+			continue
+		}
+		if strings.Contains(key, id) {
+			found = append(found, key)
+			continue
+		}
+		switch kind := rdb.Type(t.Context(), key).Val(); kind {
+		case "zset":
+			if score, err := rdb.ZScore(t.Context(), key, id).Result(); err == nil && score > 0 {
+				found = append(found, key)
+			}
+		case "hash":
+			// A tombstone is a version and nothing else.
+			if v := rdb.HGet(t.Context(), key, id).Val(); strings.Trim(v, "0123456789\x00") != "" {
+				found = append(found, key)
+			}
+		case "string":
+			require.NotContains(t, rdb.Get(t.Context(), key).Val(), id)
+		default:
+			t.Fatalf("a key family of type %s that this test does not know: %s", kind, key)
+		}
+	}
+	return found
+}
