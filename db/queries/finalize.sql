@@ -50,7 +50,7 @@ SELECT seq, id, ts, lang, keystrokes, lines, project, file, key_freq FROM events
 
 -- name: FinalizeGetHotRuns :many
 -- Read before the events: whatever a row stands for was committed with it, so the later read of the events sees it.
-SELECT seq, first_s FROM hot_runs WHERE user_id = $1;
+SELECT seq FROM hot_runs WHERE user_id = $1;
 
 -- name: FinalizeGetSeconds :many
 SELECT day, lang, sum(seconds)::bigint AS seconds FROM session_seconds
@@ -60,15 +60,15 @@ GROUP BY day, lang;
 -- name: FinalizeGetTouchedSessions :many
 -- The sessions with an event no further than the idle time from one of the runs. A user's sessions never overlap, so of
 -- those that start before a run's reach only the latest can extend into it: the cost does not follow the history.
-SELECT DISTINCT t.id, extract(epoch FROM t.started_at)::bigint AS started_s, extract(epoch FROM t.ended_at)::bigint AS ended_s
+SELECT DISTINCT t.id, extract(epoch FROM t.started_at)::bigint AS started_s, extract(epoch FROM t.ended_at)::bigint AS ended_s, t.events
 FROM (SELECT unnest(sqlc.arg(firsts)::bigint[]) AS first_s, unnest(sqlc.arg(lasts)::bigint[]) AS last_s) w
 CROSS JOIN LATERAL (
-    (SELECT s.id, s.started_at, s.ended_at FROM sessions s
+    (SELECT s.id, s.started_at, s.ended_at, s.events FROM sessions s
      WHERE s.user_id = sqlc.arg(user_id)
        AND s.started_at >= to_timestamp(w.first_s - 900)
        AND s.started_at <= to_timestamp(w.last_s + 900 - 60))
     UNION ALL
-    (SELECT s.id, s.started_at, s.ended_at FROM sessions s
+    (SELECT s.id, s.started_at, s.ended_at, s.events FROM sessions s
      WHERE s.user_id = sqlc.arg(user_id) AND s.started_at < to_timestamp(w.first_s - 900)
      ORDER BY s.started_at DESC LIMIT 1)
 ) t
@@ -109,6 +109,10 @@ INSERT INTO session_details (user_id, session_id, files, key_counts)
 SELECT sqlc.arg(user_id), d.session_id, nullif(d.files, '')::jsonb, nullif(d.key_counts, '')::jsonb
 FROM (SELECT unnest(sqlc.arg(session_ids)::uuid[]) AS session_id, unnest(sqlc.arg(files)::text[]) AS files,
              unnest(sqlc.arg(key_counts)::text[]) AS key_counts) d;
+
+-- name: FinalizeInsertHotRuns :exec
+INSERT INTO hot_runs (user_id, first_s, last_s)
+SELECT sqlc.arg(user_id), unnest(sqlc.arg(firsts)::bigint[]), unnest(sqlc.arg(lasts)::bigint[]);
 
 -- name: FinalizeInsertSeconds :exec
 INSERT INTO session_seconds (user_id, session_id, day, lang, seconds)

@@ -6,7 +6,17 @@ import "errors"
 var (
 	errUnknownZone = errors.New("zone is unknown")
 	errKeyCounts   = errors.New("key counts are damaged")
-	errPanic       = errors.New("panic")
 	errArchiveGone = errors.New("archive is gone")
 	errArchive     = errors.New("archive is damaged")
+	errHeavy       = errors.New("more events than may be finalized at once")
+	errPanic       = errors.New("panic")
 )
+
+// panicError is a panic while a user was finalized.
+type panicError struct{ stack []byte }
+
+// Error implements error.
+func (e *panicError) Error() string { return errPanic.Error() }
+
+// Unwrap makes it an errPanic.
+func (e *panicError) Unwrap() error { return errPanic }

@@ -10,9 +10,10 @@ import (
 type faultKind int
 
 const (
-	faultDatabase faultKind = iota // the database cannot be worked with: the cycle ends
-	faultPassing                   // the next cycle may well succeed: nothing is remembered
-	faultData                      // the user's data fails: the user is set aside
+	faultDatabase   faultKind = iota // the database cannot be worked with: the cycle ends
+	faultConnection                  // the connection or the statement was cut off: the user's or the database's doing
+	faultPassing                     // the next cycle may well succeed: nothing is remembered
+	faultData                        // the user's data fails: the user is set aside
 )
 
 type fault struct {
@@ -24,23 +25,29 @@ type fault struct {
 // See https://www.postgresql.org/docs/current/errcodes-appendix.html.
 func classify(err error) fault {
 	if state := store.SQLState(err); state != "" {
-		switch state[:2] {
-		case "08", "57", "58": // connection, operator intervention, system error
-			return fault{faultDatabase, state}
-		case "40", "53", "55": // rollback, resources, not in the needed state
-			return fault{faultPassing, state}
-		default:
-			return fault{faultData, state}
-		}
+		return fault{kindOfState(state[:2]), state}
 	}
-	if store.IsConnectionError(err) {
-		return fault{kind: faultDatabase}
-	}
-	for _, known := range []error{errUnknownZone, errKeyCounts, errArchive, errArchiveGone, errPanic} {
+	for _, known := range []error{errUnknownZone, errKeyCounts, errArchive, errArchiveGone, errHeavy, errPanic} {
 		if errors.Is(err, known) {
 			return fault{faultData, known.Error()}
 		}
 	}
+	if store.IsConnectionError(err) {
+		return fault{faultConnection, "connection lost, or out of time"}
+	}
 	// Whatever else fails on the way, such as a value that cannot be encoded, comes with the data.
 	return fault{faultData, "internal"}
+}
+
+func kindOfState(class string) faultKind {
+	switch class {
+	case "08", "57": // connection, operator intervention: a shutdown, but also one cancelled statement
+		return faultConnection
+	case "26", "28", "3D", "42", "58": // wrong statement, role, database or schema; system error: everybody's
+		return faultDatabase
+	case "25", "40", "53", "55": // read-only, rollback, resources, not in the needed state
+		return faultPassing
+	default:
+		return faultData
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,9 +49,17 @@ type Result struct {
 	Seconds  int64 // by how much the user's all-time total moved
 }
 
+// lightEvents is how many events, hot ones and those of the sessions they touch, finalizing a user may take without
+// further ado. Whoever has more could cost the process its memory, and is finalized only after that was written down.
+const lightEvents = 50_000
+
 // Finalize finalizes what has ended of a user, in a transaction of its own. now replaces Postgres's clock for the
 // decision which runs have ended; nil leaves it to Postgres.
 func (f *Finalizer) Finalize(ctx context.Context, db store.Beginner, userID uuid.UUID, now *time.Time) (Result, error) {
+	return f.finalize(ctx, db, userID, now, lightEvents)
+}
+
+func (f *Finalizer) finalize(ctx context.Context, db store.Beginner, userID uuid.UUID, now *time.Time, maxEvents int) (Result, error) {
 	var res Result
 	err := store.WithTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
 		got, err := f.lock(ctx, tx, userID)
@@ -61,7 +70,7 @@ func (f *Finalizer) Finalize(ctx context.Context, db store.Beginner, userID uuid
 			res.Locked = true
 			return nil
 		}
-		res, err = f.FinalizeTx(ctx, tx, userID, now)
+		res, err = f.finalizeTx(ctx, tx, userID, now, maxEvents)
 		return err
 	})
 	return res, err
@@ -70,6 +79,17 @@ func (f *Finalizer) Finalize(ctx context.Context, db store.Beginner, userID uuid
 // FinalizeTx is Finalize inside a transaction of the caller, who holds the user's writer lock and took it by an earlier
 // statement.
 func (f *Finalizer) FinalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, now *time.Time) (Result, error) {
+	return f.finalizeTx(ctx, tx, userID, now, lightEvents)
+}
+
+func (f *Finalizer) finalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, now *time.Time, maxEvents int) (res Result, err error) {
+	defer func() {
+		// A panic on the way is a failure of this user's data like any other. What panicked could quote data: the error
+		// says only where.
+		if recover() != nil {
+			err = &panicError{stack: debug.Stack()}
+		}
+	}()
 	user, err := f.queries.FinalizeGetUser(ctx, tx, now, userID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Result{}, f.queries.FinalizeDeleteUnowned(ctx, tx, userID)
@@ -77,7 +97,7 @@ func (f *Finalizer) FinalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	if err != nil {
 		return Result{}, fmt.Errorf("read user: %w", err)
 	}
-	hot, err := f.readHot(ctx, tx, userID)
+	hot, err := f.readHot(ctx, tx, userID, maxEvents)
 	if err != nil {
 		return Result{}, err
 	}
@@ -89,7 +109,7 @@ func (f *Finalizer) FinalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 			sel.events[i].StripPrivate()
 		}
 	}
-	win, err := f.readWindow(ctx, tx, userID, sel.runs)
+	win, err := f.readWindow(ctx, tx, userID, sel.runs, maxEvents-len(hot.events))
 	if err != nil {
 		return Result{}, err
 	}
@@ -102,7 +122,7 @@ func (f *Finalizer) FinalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	if err := w.replace(ctx, user, &p); err != nil {
 		return Result{}, err
 	}
-	if err := w.use(ctx, sel, user.FailedBefore); err != nil {
+	if err := w.use(ctx, hot, sel, user.FailedBefore); err != nil {
 		return Result{}, err
 	}
 	return Result{Sessions: len(p.sessions), Events: len(sel.seqs), Seconds: allTime(p.deltas)}, nil
@@ -110,28 +130,25 @@ func (f *Finalizer) FinalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 
 // readHot reads the marks first: the events that a mark stands for were committed with it, so the later read of the
 // events, with its own snapshot, contains them.
-func (f *Finalizer) readHot(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (*hotSet, error) {
+func (f *Finalizer) readHot(ctx context.Context, tx pgx.Tx, userID uuid.UUID, maxEvents int) (*hotSet, error) {
 	marks, err := f.queries.FinalizeGetHotRuns(ctx, tx, userID)
 	if err != nil {
 		return nil, fmt.Errorf("read hot runs: %w", err)
 	}
-	hot := &hotSet{marks: make([]mark, len(marks))}
-	for i, m := range marks {
-		hot.marks[i] = mark{m.Seq, m.FirstS}
-	}
+	hot := &hotSet{marks: marks}
 	rows, err := tx.Query(ctx, dbsqlc.FinalizeGetEvents, userID)
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
-	if err := hot.scan(rows); err != nil {
+	if err := hot.scan(rows, maxEvents); err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
 	return hot, nil
 }
 
 // scan reads rows of FinalizeGetEvents one by one. A session's events name the same few files and languages over and
-// over: each text is kept once, whatever the length of the session.
-func (h *hotSet) scan(rows pgx.Rows) error {
+// over: each text is kept once, whatever the length of the session. It fails with errHeavy beyond max events.
+func (h *hotSet) scan(rows pgx.Rows, maxEvents int) error {
 	texts := make(map[string]string)
 	intern := func(b []byte) string {
 		if s, ok := texts[string(b)]; ok { // does not allocate
@@ -146,6 +163,9 @@ func (h *hotSet) scan(rows pgx.Rows) error {
 	var lang, project, file, keyFreq pgtype.DriverBytes
 	targets := []any{&seq, &e.ID, &e.TS, &lang, &e.Keystrokes, &e.Lines, &project, &file, &keyFreq}
 	_, err := pgx.ForEachRow(rows, targets, func() error {
+		if len(h.events) == maxEvents {
+			return errHeavy
+		}
 		e.Lang, e.Project, e.File, e.KeyFreq = intern(lang), intern(project), intern(file), intern(keyFreq)
 		h.events = append(h.events, e)
 		h.seqs = append(h.seqs, seq)
@@ -154,8 +174,9 @@ func (h *hotSet) scan(rows pgx.Rows) error {
 	return err
 }
 
-// readWindow reads what stands where the runs touch: the sessions with an event within the idle time of one.
-func (f *Finalizer) readWindow(ctx context.Context, tx pgx.Tx, userID uuid.UUID, runs []stretch) (*window, error) {
+// readWindow reads what stands where the runs touch: the sessions with an event within the idle time of one. It fails
+// with errHeavy when they have more than maxEvents.
+func (f *Finalizer) readWindow(ctx context.Context, tx pgx.Tx, userID uuid.UUID, runs []stretch, maxEvents int) (*window, error) {
 	win := &window{}
 	if len(runs) == 0 {
 		return win, nil
@@ -173,9 +194,14 @@ func (f *Finalizer) readWindow(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 		return win, nil
 	}
 	ids := make([]uuid.UUID, len(touched))
+	known := int64(0)
 	for i, t := range touched {
 		ids[i] = t.ID
+		known += t.Events
 		win.sessions = append(win.sessions, standing{t.ID, stretch{t.StartedS + activity.WindowSeconds, t.EndedS}})
+	}
+	if known > int64(maxEvents) {
+		return nil, fmt.Errorf("read touched sessions: %w", errHeavy)
 	}
 	if win.events, err = f.readArchives(ctx, tx, userID, ids); err != nil {
 		return nil, err

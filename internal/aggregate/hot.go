@@ -13,22 +13,20 @@ const openLimit = 24 * 60 * 60
 // stretch is a span of event seconds, both ends included.
 type stretch struct{ first, last int64 }
 
-// mark is a row of hot_runs: somewhere from first on, the user has hot events.
-type mark struct{ seq, first int64 }
-
-// hotSet is what is hot of one user, in one snapshot. events and seqs run in parallel; marks were read before them.
+// hotSet is what is hot of one user, in one snapshot. events and seqs run in parallel. marks are the keys of the rows of
+// hot_runs that were read before the events.
 type hotSet struct {
 	events []activity.Event
 	seqs   []int64
-	marks  []mark
+	marks  []int64
 }
 
-// selection is the part of a hotSet that can be finalized, and what is used up by it.
+// selection is the part of a hotSet that can be finalized, and what stays.
 type selection struct {
 	runs   []stretch
 	events []activity.Event // folded
-	seqs   []int64          // of every event in runs, copies included
-	marks  []int64          // marks that have nothing left to say
+	seqs   []int64          // of every event that is used up, copies and deleted ones included
+	open   []stretch        // runs that stay hot
 }
 
 // ended selects the runs that have ended at now (seconds since the epoch): more than the idle time has passed since
@@ -36,25 +34,18 @@ type selection struct {
 // run: they are used up at once.
 func (h *hotSet) ended(now int64, deleted []stretch) selection {
 	var sel selection
-	var open []stretch
 	for _, run := range Runs(Fold(withoutDeleted(h.events, deleted))) {
 		s := stretch{run[0].Second(), run[len(run)-1].Second()}
 		if now-s.last > activity.IdleSeconds || now-s.first >= openLimit {
 			sel.runs = append(sel.runs, s)
 			sel.events = append(sel.events, run...)
 		} else {
-			open = append(open, s)
+			sel.open = append(sel.open, s)
 		}
 	}
 	for i := range h.events {
 		if s := h.events[i].Second(); within(sel.runs, s) || inAny(deleted, s) {
 			sel.seqs = append(sel.seqs, h.seqs[i])
-		}
-	}
-	for _, m := range h.marks {
-		// A mark lies in one run. It is used up with the run; one that lies in no run stands for events that are gone.
-		if !within(open, m.first) {
-			sel.marks = append(sel.marks, m.seq)
 		}
 	}
 	return sel

@@ -171,10 +171,10 @@ func TestWhichRunsHaveEnded(t *testing.T) {
 		{"idle time not over", noon + 900, 0},
 		{"a second over", noon + 901, 1},
 	} {
-		hot := hotSet{events: []activity.Event{at(noon, "go", 1)}, seqs: []int64{7}, marks: []mark{{3, noon}}}
+		hot := hotSet{events: []activity.Event{at(noon, "go", 1)}, seqs: []int64{7}}
 		sel := hot.ended(c.now, nil)
 		require.Len(t, sel.seqs, c.want, c.name)
-		require.Len(t, sel.marks, c.want, c.name)
+		require.Len(t, sel.open, 1-c.want, c.name)
 	}
 	// An open run is finalized as it stands once it is a day old.
 	var hot hotSet
@@ -186,14 +186,16 @@ func TestWhichRunsHaveEnded(t *testing.T) {
 	require.Len(t, hot.ended(noon+openLimit, nil).seqs, len(hot.events))
 }
 
-func TestMarksStayWithTheirOpenRun(t *testing.T) {
+func TestOpenRunsStay(t *testing.T) {
 	t.Parallel()
 	hot := hotSet{
 		events: []activity.Event{at(noon, "go", 1), at(noon+2000, "go", 1), at(noon+2500, "go", 1)},
 		seqs:   []int64{1, 2, 3},
-		marks:  []mark{{10, noon}, {11, noon + 2000}, {12, noon + 2500}, {13, noon + 1000}},
 	}
 	sel := hot.ended(noon+2600, nil)
 	require.Equal(t, []int64{1}, sel.seqs)
-	require.Equal(t, []int64{10, 13}, sel.marks, "the ended run's mark, and one whose events are gone")
+	require.Equal(t, []stretch{{noon + 2000, noon + 2500}}, sel.open)
+	sel = hot.ended(noon+2600, []stretch{{noon + 2000, noon + 2499}})
+	require.Equal(t, []int64{1, 2}, sel.seqs, "what was deleted is used up at once")
+	require.Equal(t, []stretch{{noon + 2500, noon + 2500}}, sel.open)
 }

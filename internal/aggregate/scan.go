@@ -2,9 +2,10 @@ package aggregate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
+	"math"
 	"sync"
 	"time"
 
@@ -79,9 +80,10 @@ type cycle struct {
 	now   *time.Time
 	mu    sync.Mutex
 	stats Stats
+	heavy sync.Mutex // held by the one user with a great many events who is worked on
 }
 
-// user finalizes one user and books the outcome. Only a database that cannot be reached ends the cycle.
+// user finalizes one user and books the outcome. Only a database that cannot be worked with ends the cycle.
 func (c *cycle) user(ctx context.Context, id uuid.UUID) error {
 	res, err := c.try(ctx, id)
 	if err == nil {
@@ -97,7 +99,16 @@ func (c *cycle) user(ctx context.Context, id uuid.UUID) error {
 		})
 		return nil
 	}
-	switch f := classify(err); f.kind {
+	var panicked *panicError
+	if errors.As(err, &panicked) {
+		c.log.ErrorContext(ctx, "finalize user panicked", "user_id", id, "stack", string(panicked.stack))
+	}
+	f := classify(err)
+	if f.kind == faultConnection && c.databaseAnswers(ctx) {
+		// The database is well, and lost this user: its backend was killed, or the user took too long.
+		f.kind = faultData
+	}
+	switch f.kind {
 	case faultData:
 		c.book(func(s *Stats) { s.Failed++ })
 		return c.setAside(ctx, id, f.reason)
@@ -110,16 +121,40 @@ func (c *cycle) user(ctx context.Context, id uuid.UUID) error {
 	}
 }
 
-// try finalizes a user; a panic on the way is a failure of that user's data, like any other.
-func (c *cycle) try(ctx context.Context, id uuid.UUID) (res Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			// What panicked could quote data: only the stack is logged.
-			c.log.ErrorContext(ctx, "finalize user panicked", "user_id", id, "stack", string(debug.Stack()))
-			err = errPanic
-		}
-	}()
-	return c.finalizer.Finalize(ctx, c.pool, id, c.now)
+// How long one user may take, and a question whether the database is there.
+const (
+	lightTimeout = time.Minute
+	heavyTimeout = 15 * time.Minute
+	pingTimeout  = 3 * time.Second
+)
+
+// try finalizes a user. One with a great many events is finalized alone, and only after the attempt was written down:
+// should it cost the process its life, the next cycle leaves that user be for a while and works for the others.
+func (c *cycle) try(ctx context.Context, id uuid.UUID) (Result, error) {
+	res, err := c.finalizeWithin(ctx, id, lightTimeout, lightEvents)
+	if !errors.Is(err, errHeavy) {
+		return res, err
+	}
+	c.heavy.Lock()
+	defer c.heavy.Unlock()
+	row, err := c.queries.ScanUpsertFailure(ctx, c.pool, id, errHeavy.Error())
+	if err != nil {
+		return Result{}, fmt.Errorf("write down the attempt: %w", err)
+	}
+	c.log.WarnContext(ctx, "user has a great many events", "user_id", id, "attempts", row.Attempts)
+	return c.finalizeWithin(ctx, id, heavyTimeout, math.MaxInt)
+}
+
+func (c *cycle) finalizeWithin(ctx context.Context, id uuid.UUID, d time.Duration, maxEvents int) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return c.finalizer.finalize(ctx, c.pool, id, c.now, maxEvents)
+}
+
+func (c *cycle) databaseAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return c.pool.Ping(ctx) == nil
 }
 
 func (c *cycle) book(fn func(*Stats)) {

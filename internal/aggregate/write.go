@@ -248,17 +248,22 @@ func streakOf(u dbsqlc.FinalizeGetUserRow) Streak {
 	return Streak{First: *u.StreakFirstOn, Last: *u.StreakLastOn, Longest: u.LongestStreakDays}
 }
 
-// use deletes the events and marks that were used up.
-func (w *writer) use(ctx context.Context, sel selection, failedBefore bool) error {
+// use deletes the events that were used up, and says anew where the user has hot events: every mark that was read goes,
+// and each run that stays open gets one. A mark that was read stands for nothing but events that were read after it, so
+// none is left without; one that came later is not touched.
+func (w *writer) use(ctx context.Context, hot *hotSet, sel selection, failedBefore bool) error {
 	for part := range slices.Chunk(sel.seqs, rowsPerStatement) {
 		if err := w.queries.FinalizeDeleteEvents(ctx, &w.pipe, w.userID, part); err != nil {
 			return err
 		}
 	}
-	for part := range slices.Chunk(sel.marks, rowsPerStatement) {
+	for part := range slices.Chunk(hot.marks, rowsPerStatement) {
 		if err := w.queries.FinalizeDeleteHotRuns(ctx, &w.pipe, w.userID, part); err != nil {
 			return err
 		}
+	}
+	if err := w.markOpen(ctx, sel.open); err != nil {
+		return err
 	}
 	if failedBefore {
 		if err := w.queries.ScanDeleteFailure(ctx, &w.pipe, w.userID); err != nil {
@@ -266,4 +271,16 @@ func (w *writer) use(ctx context.Context, sel selection, failedBefore bool) erro
 		}
 	}
 	return w.pipe.Send(ctx, w.tx)
+}
+
+func (w *writer) markOpen(ctx context.Context, open []stretch) error {
+	if len(open) == 0 {
+		return nil
+	}
+	args := dbsqlc.FinalizeInsertHotRunsParams{UserID: w.userID}
+	for _, s := range open {
+		args.Firsts = append(args.Firsts, s.first)
+		args.Lasts = append(args.Lasts, s.last)
+	}
+	return w.queries.FinalizeInsertHotRuns(ctx, &w.pipe, args)
 }

@@ -65,6 +65,7 @@ func (containers) postgres(ctx context.Context) (Server, error) {
 		env, testcontainers.WithCmd(cmd...))
 }
 
+// postgresServes asks over TCP: while the image sets up the database, its server listens on a unix socket only.
 func postgresServes(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -164,8 +165,10 @@ func (s *inContainer) wait(ctx context.Context) error {
 	}
 }
 
+// URL implements Server.
 func (s *inContainer) URL() string { return s.url }
 
+// Stop implements Server.
 func (s *inContainer) Stop(ctx context.Context) error {
 	if err := s.c.Stop(ctx, nil); err != nil {
 		return fmt.Errorf("stop container: %w", err)
@@ -173,6 +176,7 @@ func (s *inContainer) Stop(ctx context.Context) error {
 	return nil
 }
 
+// Kill implements Server. Docker answers before the process is gone.
 func (s *inContainer) Kill(ctx context.Context) error {
 	running, err := s.running(ctx)
 	if err != nil || !running {
@@ -195,6 +199,7 @@ func (s *inContainer) running(ctx context.Context) (bool, error) {
 	return state.Running, nil
 }
 
+// Restart implements Server. The container, and with it the data, stays the same.
 func (s *inContainer) Restart(ctx context.Context) error {
 	if err := s.Stop(ctx); err != nil {
 		return err
@@ -208,6 +213,7 @@ func (s *inContainer) Restart(ctx context.Context) error {
 // signalTimeout bounds Signal, which has no context of its own because the local servers need none.
 const signalTimeout = 10 * time.Second
 
+// Signal implements Server.
 func (s *inContainer) Signal(sig os.Signal) error {
 	ctx, cancel := context.WithTimeout(context.Background(), signalTimeout)
 	defer cancel()

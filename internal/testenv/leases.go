@@ -29,6 +29,7 @@ const (
 	leaseWait = 2 * time.Minute
 )
 
+// newLeases looks at the server that the environment names.
 func newLeases(ctx context.Context, url string) (databases, error) {
 	l := leases{url: onPath(url, "0"), count: 16} // the number that servers have unless they are told otherwise
 	err := withRedis(l.url, func(c *redis.Client) error {
@@ -47,6 +48,8 @@ func newLeases(ctx context.Context, url string) (databases, error) {
 	return l, err
 }
 
+// take implements databases. It goes through all numbers until one is free: tests wait for each other here when there are
+// more of them than databases.
 func (l leases) take(ctx context.Context) (string, func(context.Context) error, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseWait)
 	defer cancel()
@@ -106,6 +109,7 @@ func (l leases) mayUse(ctx context.Context, c *redis.Client, n int) (bool, error
 	return true, c.SAdd(ctx, usedKey, n).Err()
 }
 
+// giveBack empties the database first: from the moment the lease is gone, another test may use it.
 func (l leases) giveBack(ctx context.Context, n int, owner string) error {
 	if err := flush(ctx, l.database(n)); err != nil {
 		return err

@@ -52,6 +52,7 @@ type temp struct {
 	lock *localstack.Lock
 }
 
+// makeTemp makes a directory and takes its lock. Until then it has no lock file, which keeps others from removing it.
 func makeTemp(base string) (temp, error) {
 	path, err := os.MkdirTemp(base, tempPrefix)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,6 +29,7 @@ type cluster struct {
 // sharedCluster is started by the first test that needs it. What fails once fails for all tests.
 var sharedCluster once[cluster]
 
+// newCluster finds or starts the server, and migrates the template once, so that a test costs a copy of files.
 func newCluster(ctx context.Context) (cluster, error) {
 	c := cluster{admin: os.Getenv(envPostgres), template: newName("template")}
 	external := c.admin != ""
@@ -54,6 +56,7 @@ func newCluster(ctx context.Context) (cluster, error) {
 // newName is the name of a database that nobody else has, on a server that others may use too.
 func newName(kind string) string { return "commma_" + kind + "_" + strings.ToLower(rand.Text()[:16]) }
 
+// migrate brings a database to the newest schema, as `commma-api migrate up` does.
 func migrate(ctx context.Context, url string) error {
 	pool, err := store.Open(ctx, url, store.Options{AppName: "testenv"})
 	if err != nil {
@@ -83,6 +86,9 @@ func (c cluster) drop(ctx context.Context, name string) error {
 	return c.exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
 }
 
+// createTimeout bounds making one database: far more than it takes on a busy machine.
+const createTimeout = time.Minute
+
 // PostgresURL is a fresh, migrated database that belongs to this test alone, for tests that open their own pools or
 // start processes. It is dropped after the test.
 func PostgresURL(t testing.TB) string {
@@ -93,7 +99,9 @@ func PostgresURL(t testing.TB) string {
 	}
 	name := newName("test")
 	// Copying files needs checkpoints, which cost nothing without fsync, and saves the log of every page.
-	if err := c.exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+c.template+" STRATEGY FILE_COPY"); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), createTimeout)
+	defer cancel()
+	if err := c.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+c.template+" STRATEGY FILE_COPY"); err != nil {
 		t.Fatalf("testenv: make database: %v", err)
 	}
 	onCleanup(t, func(ctx context.Context) error { return c.drop(ctx, name) })

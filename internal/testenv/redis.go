@@ -23,6 +23,7 @@ type databases interface {
 
 var sharedRedis once[databases]
 
+// newDatabases finds or starts the server.
 func newDatabases(ctx context.Context) (databases, error) {
 	if url := os.Getenv(envRedis); url != "" {
 		return newLeases(ctx, url)
@@ -60,6 +61,7 @@ type pool struct {
 	free chan int
 }
 
+// take implements databases.
 func (p pool) take(ctx context.Context) (string, func(context.Context) error, error) {
 	select {
 	case n := <-p.free:

@@ -71,6 +71,8 @@ func AtExit(fn func(context.Context) error) {
 	closers.list = append(closers.list, fn)
 }
 
+// stopAll runs the closers, all of them even if some fail, under a time limit of its own: the tests are over, and so is
+// every context they had.
 func stopAll() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
@@ -91,6 +93,8 @@ type once[T any] struct {
 	err   error
 }
 
+// get makes the value if nobody has asked before. An error is kept too: what cannot be had once would only cost every
+// other test its patience.
 func (o *once[T]) get(t testing.TB, make func(context.Context) (T, error)) (T, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

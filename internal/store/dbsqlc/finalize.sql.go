@@ -197,28 +197,23 @@ func (q *Queries) FinalizeGetEvents(ctx context.Context, db DBTX, userID uuid.UU
 }
 
 const FinalizeGetHotRuns = `-- name: FinalizeGetHotRuns :many
-SELECT seq, first_s FROM hot_runs WHERE user_id = $1
+SELECT seq FROM hot_runs WHERE user_id = $1
 `
 
-type FinalizeGetHotRunsRow struct {
-	Seq    int64
-	FirstS int64
-}
-
 // Read before the events: whatever a row stands for was committed with it, so the later read of the events sees it.
-func (q *Queries) FinalizeGetHotRuns(ctx context.Context, db DBTX, userID uuid.UUID) ([]FinalizeGetHotRunsRow, error) {
+func (q *Queries) FinalizeGetHotRuns(ctx context.Context, db DBTX, userID uuid.UUID) ([]int64, error) {
 	rows, err := db.Query(ctx, FinalizeGetHotRuns, userID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []FinalizeGetHotRunsRow
+	var items []int64
 	for rows.Next() {
-		var i FinalizeGetHotRunsRow
-		if err := rows.Scan(&i.Seq, &i.FirstS); err != nil {
+		var seq int64
+		if err := rows.Scan(&seq); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, seq)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -259,15 +254,15 @@ func (q *Queries) FinalizeGetSeconds(ctx context.Context, db DBTX, userID uuid.U
 }
 
 const FinalizeGetTouchedSessions = `-- name: FinalizeGetTouchedSessions :many
-SELECT DISTINCT t.id, extract(epoch FROM t.started_at)::bigint AS started_s, extract(epoch FROM t.ended_at)::bigint AS ended_s
+SELECT DISTINCT t.id, extract(epoch FROM t.started_at)::bigint AS started_s, extract(epoch FROM t.ended_at)::bigint AS ended_s, t.events
 FROM (SELECT unnest($1::bigint[]) AS first_s, unnest($2::bigint[]) AS last_s) w
 CROSS JOIN LATERAL (
-    (SELECT s.id, s.started_at, s.ended_at FROM sessions s
+    (SELECT s.id, s.started_at, s.ended_at, s.events FROM sessions s
      WHERE s.user_id = $3
        AND s.started_at >= to_timestamp(w.first_s - 900)
        AND s.started_at <= to_timestamp(w.last_s + 900 - 60))
     UNION ALL
-    (SELECT s.id, s.started_at, s.ended_at FROM sessions s
+    (SELECT s.id, s.started_at, s.ended_at, s.events FROM sessions s
      WHERE s.user_id = $3 AND s.started_at < to_timestamp(w.first_s - 900)
      ORDER BY s.started_at DESC LIMIT 1)
 ) t
@@ -285,6 +280,7 @@ type FinalizeGetTouchedSessionsRow struct {
 	ID       uuid.UUID
 	StartedS int64
 	EndedS   int64
+	Events   int64
 }
 
 // The sessions with an event no further than the idle time from one of the runs. A user's sessions never overlap, so of
@@ -298,7 +294,12 @@ func (q *Queries) FinalizeGetTouchedSessions(ctx context.Context, db DBTX, arg F
 	var items []FinalizeGetTouchedSessionsRow
 	for rows.Next() {
 		var i FinalizeGetTouchedSessionsRow
-		if err := rows.Scan(&i.ID, &i.StartedS, &i.EndedS); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.StartedS,
+			&i.EndedS,
+			&i.Events,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -427,6 +428,22 @@ func (q *Queries) FinalizeInsertDetails(ctx context.Context, db DBTX, arg Finali
 		arg.Files,
 		arg.KeyCounts,
 	)
+	return err
+}
+
+const FinalizeInsertHotRuns = `-- name: FinalizeInsertHotRuns :exec
+INSERT INTO hot_runs (user_id, first_s, last_s)
+SELECT $1, unnest($2::bigint[]), unnest($3::bigint[])
+`
+
+type FinalizeInsertHotRunsParams struct {
+	UserID uuid.UUID
+	Firsts []int64
+	Lasts  []int64
+}
+
+func (q *Queries) FinalizeInsertHotRuns(ctx context.Context, db DBTX, arg FinalizeInsertHotRunsParams) error {
+	_, err := db.Exec(ctx, FinalizeInsertHotRuns, arg.UserID, arg.Firsts, arg.Lasts)
 	return err
 }
 
