@@ -87,15 +87,9 @@ func (b *backend) Close() {
 }
 
 func (b *backend) checkSchema(ctx context.Context) error {
-	all, err := store.MigrateStatus(ctx, b.pool, slog.New(slog.DiscardHandler))
+	missing, err := store.MissingMigrations(ctx, b.pool)
 	if err != nil {
 		return err
-	}
-	var missing []string
-	for _, m := range all {
-		if !m.Applied {
-			missing = append(missing, m.Name)
-		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("the database lacks migrations (%s): run 'commma-api migrate up' first", strings.Join(missing, ", "))

@@ -52,6 +52,7 @@ func (c *devCmd) Run(ctx context.Context, p *program) error {
 	defer func() { _ = listener.Close() }()
 	f := storeFlags{databaseFlags: databaseFlags{DatabaseURL: c.DatabaseURL}, RedisURL: c.RedisURL}
 	if f.DatabaseURL != "" {
+		say("using the servers that COMMMA_DATABASE_URL and COMMMA_REDIS_URL name; unset both for private ones")
 		return c.serve(ctx, p, f, listener)
 	}
 	if err := localstack.Ensure(ctx, say); err != nil {

@@ -14,7 +14,7 @@ import (
 type metrics struct {
 	cycles, publishes, admissions, redisFailures *prometheus.CounterVec
 	sessions, seconds, usersFailed, usersShown   prometheus.Counter
-	archivesPruned                               prometheus.Counter
+	archivesPruned, usersRetried                 prometheus.Counter
 	usersSetAside, pendingUsers, pendingAge      prometheus.Gauge
 	redisGivenUp                                 prometheus.Gauge
 	cycleSeconds                                 prometheus.Histogram
@@ -39,6 +39,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		sessions:       counter("commma_aggregate_sessions_total", "Sessions written, new or replaced."),
 		seconds:        counter("commma_aggregate_seconds_total", "Seconds that all-time totals grew by."),
 		usersFailed:    counter("commma_aggregate_user_failures_total", "Times that a user's data could not be finalized."),
+		usersRetried:   counter("commma_aggregate_user_retries_total", "Times that a user was left to the next cycle after a passing fault."),
 		archivesPruned: counter("commma_aggregate_archive_rows_pruned_total", "Archive rows that no later event could touch."),
 		usersSetAside:  gauge("commma_aggregate_users_set_aside", "Users whose data cannot be finalized now."),
 		cycleSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -68,6 +69,7 @@ func (m *metrics) aggregated(s aggregate.Stats, err error) {
 	m.sessions.Add(float64(s.Sessions))
 	m.seconds.Add(float64(max(s.Seconds, 0)))
 	m.usersFailed.Add(float64(s.Failed))
+	m.usersRetried.Add(float64(s.Retried))
 	if err == nil {
 		m.usersSetAside.Set(float64(s.SetAside))
 		m.cycleSeconds.Observe(s.TookS)

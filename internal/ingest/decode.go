@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"sync"
@@ -25,25 +24,39 @@ var ErrTooManyEvents = errors.New("too many events")
 // way that JSON has as long as they are integral. Lone surrogates and invalid UTF-8 become U+FFFD, NULs are removed.
 // Timestamps are accepted from now - l.MaxAge to now + l.MaxAhead, both included.
 //
-// A body that is not such an object is a *BadRequestError; one that nests deeper than 10,000 levels too. More than
+// How deep ignored values nest does not matter. A body that is not such an object is a *BadRequestError. More than
 // l.MaxEvents are ErrTooManyEvents, without reading the rest.
 func Decode(body []byte, now time.Time, l Limits, langs *languages.Resolver) (*Batch, error) {
 	d := decoders.Get().(*decoder)
 	defer d.release()
 	d.start(body, now, l, langs)
 	found, err := d.readBody()
-	var bad *BadRequestError
+	if err != nil && !decided(err) {
+		// It is no JSON, or nests too deep for the decoder.
+		flat, at := flatten(body)
+		if at >= 0 {
+			return nil, malformed(body, at)
+		}
+		d.start(flat, now, l, langs)
+		found, err = d.readBody()
+	}
 	switch {
-	case errors.Is(err, ErrTooManyEvents), errors.As(err, &bad):
+	case err != nil && decided(err):
 		return nil, err
 	case err != nil:
-		return nil, malformed(body)
+		return nil, badRequest("the body is not valid JSON")
 	case !found:
 		return nil, badRequest("the body has no array of events")
 	case d.count == 0:
 		return nil, badRequest("the array of events is empty: send 1 to %d", l.MaxEvents)
 	}
 	return d.batch, nil
+}
+
+// decided says that an error of readBody is the answer, whatever else may be wrong with the body.
+func decided(err error) bool {
+	var bad *BadRequestError
+	return errors.Is(err, ErrTooManyEvents) || errors.As(err, &bad)
 }
 
 // decoder is the state of one Decode. What is costly to make is used again.
@@ -192,15 +205,10 @@ func (d *decoder) keep(e activity.Event, listed bool) {
 	b.places = append(b.places, place{index: d.count, copied: repeated})
 }
 
-// malformed says where body stops being JSON. The fast decoder does not tell, so the standard library's is asked: only
-// for bodies that are refused anyway.
-func malformed(body []byte) error {
-	var syntax *json.SyntaxError
-	if err := json.Unmarshal(body, new(json.RawMessage)); !errors.As(err, &syntax) {
-		return badRequest("the body is not valid JSON")
-	}
-	if syntax.Offset >= int64(len(body)) {
+// malformed says where body stops being JSON: at the offset that flatten found, since the decoder does not tell.
+func malformed(body []byte, at int) error {
+	if at >= len(body) {
 		return badRequest("the body is not valid JSON: it ends too early, at byte %d", len(body))
 	}
-	return badRequest("the body is not valid JSON: error at byte %d", syntax.Offset)
+	return badRequest("the body is not valid JSON: error at byte %d", at+1)
 }

@@ -27,9 +27,11 @@ type draft struct {
 	listed bool
 	flaws  [fieldCount]Reason // empty: the field is fine
 
-	idText [maxIDBytes]byte
-	idLen  int
+	idText [idLength]byte // the id as it was sent, unless it is flawed
 }
+
+// idLength is that of a UUID in its usual form.
+const idLength = len("00000000-0000-0000-0000-000000000000")
 
 // reset empties the draft: what is required is missing until it is seen.
 func (f *draft) reset() {
@@ -50,7 +52,14 @@ func (f *draft) flaw(w window) Reason {
 	return w.check(f.event.TS)
 }
 
-func (f *draft) id() string { return string(f.idText[:f.idLen]) }
+// id is the id that a refusal repeats: none unless it has the form of one, since what else is sent may be of any length,
+// and may be anything.
+func (f *draft) id() string {
+	if f.flaws[fieldID] != "" {
+		return ""
+	}
+	return string(f.idText[:])
+}
 
 // readEvent reads the object that the decoder stands before into the draft.
 func (d *decoder) readEvent() error {
@@ -91,21 +100,18 @@ func (d *decoder) readField(name []byte) error {
 	return d.jx.Skip() // fields that the contract lacks are ignored
 }
 
-// readID reads a UUID of any version in its 36-character form. What else is sent is kept only to be named in the answer.
+// readID reads a UUID of any version in its 36-character form.
 func (d *decoder) readID() error {
 	f := &d.draft
-	f.event.ID, f.idLen, f.flaws[fieldID] = uuid.UUID{}, 0, ReasonInvalidID
+	f.event.ID, f.flaws[fieldID] = uuid.UUID{}, ReasonInvalidID
 	if d.jx.Next() != jx.String {
 		return d.jx.Skip()
 	}
 	raw, err := d.jx.StrBytes()
-	if err != nil {
+	if err != nil || len(raw) != idLength {
 		return err
 	}
-	f.idLen = len(appendID(f.idText[:0], raw))
-	if len(raw) != len("00000000-0000-0000-0000-000000000000") {
-		return nil
-	}
+	copy(f.idText[:], raw)
 	if id, err := uuid.ParseBytes(raw); err == nil {
 		f.event.ID, f.flaws[fieldID] = id, ""
 	}

@@ -28,8 +28,33 @@ func FuzzDecode(f *testing.F) {
 			checkRefusal(t, body, err)
 			return
 		}
-		require.True(t, json.Valid(body), "what is not JSON must not be accepted")
+		_, at := flatten(body)
+		require.Equal(t, -1, at, "what is not JSON must not be accepted")
 		checkBatch(t, b)
+	})
+}
+
+// The scanner must agree with the standard library's about what JSON is, and what it leaves must be JSON too.
+func FuzzFlatten(f *testing.F) {
+	deep := strings.Repeat(`[{"a":1,"b":`, mostDepth) + `{"c":"]\\"}` + strings.Repeat(`},"x",{}]`, mostDepth)
+	for _, body := range []string{
+		deep, deep[:len(deep)-1], deep + "]", strings.Repeat("[", mostDepth+2) + strings.Repeat("]", mostDepth+2), `[1,]`, `{"a"}`,
+		` {"a" : [ true,false,null,-0.5e+3,"\u12aF\n\"\/" ] } `, `[01]`, `[-]`, `[1.]`, `[1e]`, `["\u12g4"]`, "[\"\\u\x10000\"]", "[\"\xff\"]",
+		"[\"\x1f\"]", `{,}`, `[}`, `nul`, `"`, `"\`, "[\x00]", "\x00", `{"a":1 "b":2}`, `{"a":1,}`, `[1 2]`, `1`, `--1`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		flat, at := flatten(body)
+		if bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) < 10_000 { // the library goes no deeper
+			require.Equal(t, json.Valid(body), at < 0, "%q", body)
+		}
+		if at < 0 {
+			require.True(t, json.Valid(flat), "%q", flat)
+			require.LessOrEqual(t, len(flat), len(body))
+			again, _ := flatten(flat)
+			require.Equal(t, string(flat), string(again))
+		}
 	})
 }
 
@@ -55,8 +80,10 @@ func checkBatch(t *testing.T, b *Batch) {
 	}
 	require.Equal(t, b.RejectedTotal, sum)
 	for _, r := range b.Rejected {
-		checkText(t, r.ID, maxIDBytes)
-		require.LessOrEqual(t, len(r.ID), maxIDBytes)
+		if r.ID != "" {
+			require.Len(t, r.ID, idLength)
+			require.NoError(t, uuid.Validate(r.ID))
+		}
 		require.NotZero(t, b.ByReason[r.Reason])
 	}
 	for i, e := range b.Events {

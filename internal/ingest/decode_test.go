@@ -220,10 +220,11 @@ func TestDecodeRejectedID(t *testing.T) {
 		{`"` + strings.ToUpper(testID) + `"`, strings.ToUpper(testID)},
 		{`null`, ""},
 		{`{"a":1}`, ""},
-		{`"a\u0000b` + "\xff" + `\ud800"`, "ab\ufffd\ufffd"},
-		{`"` + strings.Repeat("x", 63) + `é"`, strings.Repeat("x", 63)},
-		{`"` + strings.Repeat("é", 100) + `"`, strings.Repeat("é", 32)},
-		{`"first","id":7`, ""},
+		{`"` + strings.Repeat("<", 36) + `"`, ""},
+		{`"` + testID + `0"`, ""},
+		{`"{` + testID + `}"`, ""},
+		{`"` + testID + `","id":7`, ""},
+		{`7,"id":"` + testID + `"`, testID},
 	}
 	for _, tt := range tests {
 		b := mustDecode(t, requestOf(eventWith(`"lines":"x","id":`+tt.sent)))
@@ -289,9 +290,11 @@ func TestDecodeBadRequests(t *testing.T) {
 		{"bad escape", requestOf(eventWith(`"lang":"\x"`)), "error at byte"},
 		{"bad number", requestOf(eventWith(`"lines":01`)), "error at byte"},
 		{"bare word", requestOf(eventWith(`"lines":NaN`)), "error at byte"},
-		{"too deep outside", `{"a":` + deep, "error at byte"},
-		{"too deep inside", requestOf(eventWith(`"a":` + deep + strings.Repeat("]", 200_000))), "error at byte"},
-		{"too deep in a field", requestOf(eventWith(`"key_freq":{"a":` + deep)), "error at byte"},
+		{"deep and cut short", `{"a":` + deep, "ends too early"},
+		{"deep and one bracket short", requestOf(eventWith(`"a":` + deep + strings.Repeat("]", 199_999))), "error at byte"},
+		{"deep and closed otherwise", `{"a":` + deep + strings.Repeat("}", 200_000) + "}", "error at byte 200006"},
+		{"deep in a field, then broken", requestOf(eventWith(`"key_freq":{"a":` + deep)), "error at byte"},
+		{"wrong deep inside", `{"a":` + deep + `"\x"` + strings.Repeat("]", 200_000) + "}", "error at byte 200008"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -308,11 +311,20 @@ func TestDecodeBadRequests(t *testing.T) {
 
 func TestDecodeDeepNestingIsIgnored(t *testing.T) {
 	t.Parallel()
-	const levels = 9_000
-	mustDecodeOne(t, eventWith(`"a":`+strings.Repeat(`[`, levels)+strings.Repeat(`]`, levels)))
-	b := mustDecode(t, requestOf(eventWith(`"lang":`+strings.Repeat(`[`, levels)+strings.Repeat(`]`, levels)), eventWith("")))
-	require.Equal(t, map[Reason]int{ReasonInvalidLang: 1}, b.ByReason)
-	require.Len(t, b.Events, 1)
+	for _, levels := range []int{mostDepth, 9_000, 100_000} {
+		arrays := strings.Repeat(`[`, levels) + `"]\"{"` + strings.Repeat(`]`, levels)
+		objects := strings.Repeat(`{"a":1,"b":[],"":`, levels/10) + `{}` + strings.Repeat(`}`, levels/10)
+		for _, deep := range []string{arrays, objects} {
+			mustDecodeOne(t, eventWith(`"a":`+deep))
+			b := mustDecode(t, `{"x":`+deep+`,"events":[`+strings.Join([]string{
+				eventWith(`"lang":` + deep), eventWith(`"key_freq":{"a":` + deep + `}`), eventWith(`"lang":"go"`), deep,
+			}, ",")+`]}`)
+			require.Equal(t, 3, b.RejectedTotal)
+			require.Equal(t, 1, b.ByReason[ReasonInvalidLang])
+			require.Equal(t, 1, b.ByReason[ReasonInvalidKeyFreq])
+			require.Equal(t, "go", b.Events[0].Lang)
+		}
+	}
 }
 
 func TestDecodeCountsEvents(t *testing.T) {
@@ -343,7 +355,7 @@ func TestDecodeSecondEventsReplaceTheFirst(t *testing.T) {
 // A batch must outlive the body that it was read from: the body's memory is used again.
 func TestBatchDoesNotPointIntoTheBody(t *testing.T) {
 	t.Parallel()
-	body := []byte(requestOf(eventWith(`"lang":"Own Lang","file":"a/b.go","project":"p","key_freq":{"a":1}`), eventWith(`"id":"nope"`)))
+	body := []byte(requestOf(eventWith(`"lang":"Own Lang","file":"a/b.go","project":"p","key_freq":{"a":1}`), eventWith(`"lines":"x","id":"`+strings.ToUpper(testID)+`"`)))
 	b, err := Decode(body, testNow, DefaultLimits(), languages.New())
 	require.NoError(t, err)
 	for i := range body {
@@ -353,7 +365,7 @@ func TestBatchDoesNotPointIntoTheBody(t *testing.T) {
 		ID: uuid.MustParse(testID), TS: testNow.UnixMilli(), Lang: "own lang", Keystrokes: 1, Lines: 2,
 		Project: "p", File: "a/b.go", KeyFreq: `{"a":1}`,
 	}, b.Events[0])
-	require.Equal(t, "nope", b.Rejected[0].ID)
+	require.Equal(t, strings.ToUpper(testID), b.Rejected[0].ID)
 }
 
 func TestDecodeLimits(t *testing.T) {

@@ -29,28 +29,6 @@ func cleanText(raw []byte, maxRunes int) (text string, ok bool) {
 	return string(clean), true
 }
 
-// maxIDBytes bounds the id that a refusal repeats.
-const maxIDBytes = 64
-
-// appendID appends an id as it was sent, as cleanText has it, cut between code points to maxIDBytes.
-func appendID(dst, raw []byte) []byte {
-	if len(raw) <= maxIDBytes && utf8.Valid(raw) && bytes.IndexByte(raw, 0) < 0 {
-		return append(dst, raw...)
-	}
-	for len(raw) > 0 {
-		r, size := utf8.DecodeRune(raw)
-		raw = raw[size:]
-		if r == 0 {
-			continue
-		}
-		if len(dst)+utf8.RuneLen(r) > maxIDBytes {
-			break
-		}
-		dst = utf8.AppendRune(dst, r)
-	}
-	return dst
-}
-
 // lastText is the latest value of one text field of a batch. Neighbours mostly have the same project, often the same
 // file: they then share one string.
 type lastText struct {

@@ -17,7 +17,7 @@
 // The storing transaction takes a shared advisory lock per user, tried and never waited for; reads by later statements
 // who exists and in which privacy mode; and inserts, stripped by that mode. So the mode that decides is never older than
 // the lock, and a mode change, which takes the same lock alone, has nothing in flight once it holds it. A user who is
-// locked leaves the group and is tried again alone: the neighbours do not wait.
+// locked leaves the group and is parked for a moment: the neighbours do not wait.
 //
 // # What must never break
 //

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -53,28 +54,43 @@ type flusher struct {
 
 func newFlusher(w *Writer) *flusher { return &flusher{w: w, queries: dbsqlc.New()} }
 
-// drain writes groups until nothing waits.
+// drain writes groups until nobody has a turn.
 func (f *flusher) drain(ctx context.Context) {
 	for {
 		group := f.w.queue.pop(f.w.cfg.GroupUsers, f.w.cfg.GroupEvents)
 		if len(group) == 0 {
 			return
 		}
-		locked, err := f.store(ctx, group)
-		switch {
-		case err == nil:
-		case len(group) > 1 && !store.IsConnectionError(err):
-			// Something about one of them failed all. Alone, each gets what is its own.
-			f.w.log.WarnContext(ctx, "commit group failed, its requests are tried alone", "sqlstate", store.SQLState(err), "requests", len(group))
-			locked = group
-		default:
-			for _, r := range group {
-				r.answer(Stored{}, err)
-			}
-			continue
-		}
+		f.write(ctx, group)
+	}
+}
+
+// finish writes what still waits when the writer stops, locked users included: their requests end by their own bounds.
+func (f *flusher) finish(ctx context.Context) {
+	pause := time.NewTicker(f.w.cfg.LockedPause)
+	defer pause.Stop()
+	for f.drain(ctx); !f.w.queue.drained(); f.drain(ctx) {
+		<-pause.C
+	}
+}
+
+// write stores a group and answers its requests, or sees to it that they are.
+func (f *flusher) write(ctx context.Context, group []*request) {
+	locked, err := f.store(ctx, group)
+	switch {
+	case err == nil:
 		for _, r := range locked {
-			f.w.tryAlone(ctx, r)
+			f.w.again(r)
+		}
+	case len(group) > 1 && !store.IsConnectionError(err):
+		// Something about one of them failed all. Alone, each gets what is its own.
+		f.w.log.WarnContext(ctx, "commit group failed, its requests are tried one by one", "sqlstate", store.SQLState(err), "requests", len(group))
+		for _, r := range group {
+			f.write(ctx, []*request{r})
+		}
+	default:
+		for _, r := range group {
+			r.answer(Stored{}, err)
 		}
 	}
 }
@@ -103,7 +119,7 @@ func (f *flusher) store(ctx context.Context, group []*request) (locked []*reques
 	if err := f.insert(ctx, &pipe); err != nil {
 		return nil, err
 	}
-	if err := pipe.Send(ctx, f.w.pool); err != nil {
+	if err := pipe.SendTx(ctx, f.w.pool); err != nil {
 		return nil, fmt.Errorf("store events: %w", err)
 	}
 	f.w.horizon.Store(door.HorizonS)

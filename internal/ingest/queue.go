@@ -1,7 +1,9 @@
 package ingest
 
 import (
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -12,17 +14,19 @@ import (
 type queue struct {
 	mu      sync.Mutex
 	waiting map[uuid.UUID][]*request
-	turns   []uuid.UUID // users with something waiting, next one first
-	events  int
-	max     int // events that may wait in all
+	turns   []uuid.UUID // users with something waiting who are not parked, next one first
+	parked  map[uuid.UUID]bool
+	size    int // of all that waits, parked or not
+	max     int // size that may wait in all
 	maxUser int // requests that may wait per user
 	ready   chan struct{}
 }
 
-func newQueue(maxEvents, maxRequestsPerUser int) *queue {
+func newQueue(maxSize, maxRequestsPerUser int) *queue {
 	return &queue{
 		waiting: make(map[uuid.UUID][]*request),
-		max:     maxEvents,
+		parked:  make(map[uuid.UUID]bool),
+		max:     maxSize,
 		maxUser: maxRequestsPerUser,
 		ready:   make(chan struct{}, 1),
 	}
@@ -33,38 +37,61 @@ func (q *queue) push(r *request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	mine := q.waiting[r.userID]
-	if len(mine) >= q.maxUser || q.events > 0 && q.events+r.size() > q.max {
+	if len(mine) >= q.maxUser || q.size > 0 && q.size+r.size() > q.max {
 		return false
 	}
-	if len(mine) == 0 {
+	if len(mine) == 0 && !q.parked[r.userID] {
 		q.turns = append(q.turns, r.userID)
 	}
 	q.waiting[r.userID] = append(mine, r)
-	q.events += r.size()
+	q.size += r.size()
 	q.signal()
 	return true
 }
 
-// pop takes the next group out: one request of each user whose turn it is, until maxUsers or maxEvents is reached. It is
-// empty when nothing waits. Requests whose caller has given up are dropped on the way.
-func (q *queue) pop(maxUsers, maxEvents int) []*request {
+// park puts a request that was popped back to the front of its user, who then has no turn for a while. It counts as
+// waiting, so a user who is locked cannot pile up more than others may, and is asked for once per pause.
+func (q *queue) park(r *request, pause time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	mine := q.waiting[r.userID]
+	q.waiting[r.userID] = append([]*request{r}, mine...)
+	q.size += r.size()
+	if q.parked[r.userID] {
+		return // another request of the user was parked a moment ago
+	}
+	q.parked[r.userID] = true
+	q.turns = slices.DeleteFunc(q.turns, func(id uuid.UUID) bool { return id == r.userID })
+	time.AfterFunc(pause, func() { q.unpark(r.userID) })
+}
+
+func (q *queue) unpark(user uuid.UUID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.parked, user)
+	q.turns = append(q.turns, user)
+	q.signal()
+}
+
+// pop takes the next group out: one request of each user whose turn it is, until maxUsers or maxSize is reached. It is
+// empty when nobody has a turn. Requests whose caller has given up are dropped on the way.
+func (q *queue) pop(maxUsers, maxSize int) []*request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var group []*request
-	events := 0
-	turns := len(q.turns)
-	for range turns {
+	size := 0
+	for range len(q.turns) {
 		user := q.turns[0]
 		r := q.waiting[user][0]
 		if r.ctx.Err() == nil {
-			if len(group) == maxUsers || len(group) > 0 && events+r.size() > maxEvents {
+			if len(group) == maxUsers || len(group) > 0 && size+r.size() > maxSize {
 				break
 			}
 			group = append(group, r)
-			events += r.size()
+			size += r.size()
 		}
 		q.turns = q.turns[1:]
-		q.events -= r.size()
+		q.size -= r.size()
 		if rest := q.waiting[user][1:]; len(rest) > 0 {
 			q.waiting[user] = rest
 			q.turns = append(q.turns, user)
@@ -76,6 +103,13 @@ func (q *queue) pop(maxUsers, maxEvents int) []*request {
 		q.signal()
 	}
 	return group
+}
+
+// drained says whether nothing waits, parked or not.
+func (q *queue) drained() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) == 0
 }
 
 // signal wakes one flusher; the signal stays until one takes it.

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -37,7 +38,7 @@ func TestGroupsAreBounded(t *testing.T) {
 		require.True(t, q.push(waiting(t.Context(), uuid.New(), 400)))
 	}
 	require.Len(t, q.pop(3, 8000), 3, "by users")
-	require.Len(t, q.pop(256, 1000), 2, "by events")
+	require.Len(t, q.pop(256, 1000), 2, "by size")
 	require.Len(t, q.pop(256, 100), 1, "a request larger than a group is a group of its own")
 	require.Len(t, q.pop(256, 8000), 4)
 	require.Empty(t, q.pop(256, 8000))
@@ -45,7 +46,7 @@ func TestGroupsAreBounded(t *testing.T) {
 
 func TestQueueHasNoRoomWithoutEnd(t *testing.T) {
 	t.Parallel()
-	q := newQueue(1000, 2)
+	q := newQueue(1003, 2)
 	user := uuid.New()
 	require.True(t, q.push(waiting(t.Context(), user, 300)))
 	require.True(t, q.push(waiting(t.Context(), user, 300)))
@@ -59,7 +60,7 @@ func TestQueueHasNoRoomWithoutEnd(t *testing.T) {
 
 func TestRequestsNobodyWaitsForAreDropped(t *testing.T) {
 	t.Parallel()
-	q := newQueue(1000, 10)
+	q := newQueue(1002, 10)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.True(t, q.push(waiting(gone, uuid.New(), 900)))
@@ -74,4 +75,30 @@ func TestRunsOf(t *testing.T) {
 	at := func(second int64) activity.Event { return activity.Event{TS: second*1000 + 999} }
 	require.Empty(t, runsOf(nil))
 	require.Equal(t, []run{{10, 910}, {1811, 1811}}, runsOf([]activity.Event{at(1811), at(10), at(910), at(10)}))
+}
+
+func TestParkedUserHasNoTurn(t *testing.T) {
+	t.Parallel()
+	q := newQueue(1_000_000, 3)
+	user := uuid.New()
+	for range 2 {
+		require.True(t, q.push(waiting(t.Context(), user, 10)))
+	}
+	first, second := q.pop(256, 8000)[0], q.pop(256, 8000)[0]
+	require.True(t, q.push(waiting(t.Context(), user, 10)))
+	// Two groups met the lock at once.
+	q.park(second, time.Millisecond)
+	q.park(first, time.Hour)
+	require.False(t, q.push(waiting(t.Context(), user, 10)), "what is parked counts")
+	other := waiting(t.Context(), uuid.New(), 1)
+	require.True(t, q.push(other))
+	require.Eventually(t, func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return len(q.turns) == 2
+	}, 10*time.Second, time.Millisecond)
+	require.Equal(t, []*request{other, first}, q.pop(256, 8000), "first come, first served, each user once")
+	require.Equal(t, []*request{second}, q.pop(256, 8000))
+	require.Len(t, q.pop(256, 8000), 1)
+	require.True(t, q.drained())
 }

@@ -57,7 +57,7 @@ const (
 // Rejection is one refused event of a batch.
 type Rejection struct {
 	Index  int    // place in the request, from 0
-	ID     string // the id as it was sent, valid UTF-8 without NUL, cut to 64 bytes; empty if it was no string
+	ID     string // the id if it has the form of one, else empty
 	Reason Reason
 }
 

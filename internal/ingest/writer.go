@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +32,7 @@ var (
 // WriterConfig bounds what a Writer does at once.
 type WriterConfig struct {
 	GroupUsers    int           // users in one commit group
-	GroupEvents   int           // events in one commit group
+	GroupEvents   int           // events in one commit group, and one more per request
 	Flushers      int           // commit groups under way at once
 	QueueEvents   int           // events that may wait
 	QueuePerUser  int           // requests that may wait per user
@@ -69,7 +68,6 @@ type Writer struct {
 	pool   *pgxpool.Pool
 	log    *slog.Logger
 	queue  *queue
-	alone  sync.WaitGroup // requests that are tried alone
 	closed chan struct{}
 
 	horizon atomic.Int64 // as the last group saw it, in seconds since the epoch
@@ -95,6 +93,7 @@ type request struct {
 	batch  *Batch
 	runs   []run
 	done   chan outcome
+	tries  int // how often the user was locked
 }
 
 type outcome struct {
@@ -102,7 +101,8 @@ type outcome struct {
 	err    error
 }
 
-func (r *request) size() int { return len(r.batch.Events) }
+// size is how much room the request takes: at least some, also when all of its events were refused.
+func (r *request) size() int { return 1 + len(r.batch.Events) }
 
 func (r *request) answer(s Stored, err error) { r.done <- outcome{s, err} }
 
@@ -141,44 +141,24 @@ func (w *Writer) Run(ctx context.Context) error {
 				case <-w.queue.ready:
 					f.drain(ctx)
 				case <-ctx.Done():
-					f.drain(ctx)
+					f.finish(ctx)
 					return nil
 				}
 			}
 		})
 	}
-	err := g.Wait()
-	w.alone.Wait()
-	return err
+	return g.Wait()
 }
 
-// tryAlone tries a request again by itself, with pauses while its user is locked, off the flushers' path.
-func (w *Writer) tryAlone(ctx context.Context, r *request) {
-	w.alone.Add(1)
-	go func() {
-		defer w.alone.Done()
-		f := newFlusher(w)
-		timeout := time.NewTimer(w.cfg.LockedTimeout)
-		defer timeout.Stop()
-		for {
-			locked, err := f.store(ctx, []*request{r})
-			if err != nil {
-				r.answer(Stored{}, err)
-				return
-			}
-			if len(locked) == 0 {
-				return
-			}
-			select {
-			case <-time.After(w.cfg.LockedPause):
-			case <-timeout.C:
-				r.answer(Stored{}, ErrUserBusy)
-				return
-			case <-r.ctx.Done():
-				return
-			}
-		}
-	}()
+// again gives a request whose user is locked another try after a pause, off the way of the others, until it has had its
+// time.
+func (w *Writer) again(r *request) {
+	r.tries++
+	if time.Duration(r.tries)*w.cfg.LockedPause > w.cfg.LockedTimeout {
+		r.answer(Stored{}, ErrUserBusy)
+		return
+	}
+	w.queue.park(r, w.cfg.LockedPause)
 }
 
 // EraseUserTx deletes everything that this package keeps of a user, in a transaction that holds both of the user's locks.

@@ -173,6 +173,75 @@ func TestLockedUserHoldsUpNobodyAndIsTriedAgain(t *testing.T) {
 	require.Equal(t, int64(3), count(t, pool, `SELECT count(*) FROM events WHERE user_id = $1`, locked))
 }
 
+// One request of a locked user is asked for at a time, however many wait, and a neighbour is stored beside them.
+func TestLockedUserIsAskedForOncePerPause(t *testing.T) {
+	t.Parallel()
+	pool := testenv.Postgres(t)
+	w, _ := startWriter(t, pool, func(c *WriterConfig) { c.LockedPause, c.LockedTimeout = 50*time.Millisecond, time.Minute })
+	locked, other := newUser(t, pool, activity.ModeFull), newUser(t, pool, activity.ModeFull)
+	release := lockAlone(t, pool, locked)
+	errs := make(chan error, 30)
+	for range cap(errs) {
+		go func() {
+			_, err := w.Store(t.Context(), locked, batch(100))
+			errs <- err
+		}()
+	}
+	for range 20 {
+		_, err := w.Store(t.Context(), other, batch(1))
+		require.NoError(t, err)
+	}
+	release()
+	for range cap(errs) {
+		require.NoError(t, <-errs)
+	}
+	require.Equal(t, int64(3000), count(t, pool, `SELECT count(*) FROM events WHERE user_id = $1`, locked))
+}
+
+// A group that fails because of one user stores the others.
+func TestOneUsersFaultIsNotTheGroups(t *testing.T) {
+	t.Parallel()
+	pool := testenv.Postgres(t)
+	w, _ := startWriter(t, pool, func(c *WriterConfig) { c.Flushers = 1 })
+	bad, first := newUser(t, pool, activity.ModeFull), newUser(t, pool, activity.ModeFull)
+	for _, sql := range []string{
+		`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22003'; END $$`,
+		`CREATE TRIGGER fail BEFORE INSERT ON events FOR EACH ROW WHEN (NEW.user_id = '` + bad.String() + `') EXECUTE FUNCTION fail()`,
+	} {
+		_, err := pool.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	// While the writer is held up by a locked table, everybody gathers in one group.
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `LOCK TABLE events IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	results := make(chan error, 12)
+	store := func(user uuid.UUID) {
+		_, err := w.Store(t.Context(), user, batch(1))
+		results <- err
+	}
+	go store(first)
+	for range 10 {
+		go store(newUser(t, pool, activity.ModeFull))
+	}
+	go store(bad)
+	require.Eventually(t, func() bool {
+		w.queue.mu.Lock()
+		defer w.queue.mu.Unlock()
+		return len(w.queue.waiting) >= 11
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, tx.Rollback(t.Context()))
+	failed := 0
+	for range cap(results) {
+		if err := <-results; err != nil {
+			failed++
+		}
+	}
+	require.Equal(t, 1, failed)
+	require.Equal(t, int64(11), count(t, pool, `SELECT count(*) FROM events`))
+}
+
 func TestLockedForTooLong(t *testing.T) {
 	t.Parallel()
 	pool := testenv.Postgres(t)
@@ -227,7 +296,7 @@ func TestWhatWaitsIsStoredOnStop(t *testing.T) {
 	require.Eventually(t, func() bool {
 		w.queue.mu.Lock()
 		defer w.queue.mu.Unlock()
-		return w.queue.events == 10
+		return w.queue.size == 15
 	}, 10*time.Second, time.Millisecond)
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -52,6 +54,47 @@ func MigrateStatus(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) ([
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}
 	return all, nil
+}
+
+// MissingMigrations are the names of the migrations that the database lacks. It takes no lock: it neither waits for a
+// migration that runs nor needs a direct connection.
+func MissingMigrations(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	names, err := fs.Glob(db.Migrations, "migrations/*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("list migrations: %w", err)
+	}
+	applied, err := appliedVersions(ctx, pool)
+	if err != nil {
+		return nil, fmt.Errorf("read applied migrations: %w", err)
+	}
+	var missing []string
+	for _, name := range names {
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			return nil, fmt.Errorf("read migration number: %w", err)
+		}
+		if !applied[version] {
+			missing = append(missing, path.Base(name))
+		}
+	}
+	return missing, nil
+}
+
+func appliedVersions(ctx context.Context, pool *pgxpool.Pool) (map[int64]bool, error) {
+	rows, err := pool.Query(ctx, `SELECT version_id FROM goose_db_version WHERE is_applied`)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	const undefinedTable = "42P01"
+	if err != nil && SQLState(err) != undefinedTable {
+		return nil, err
+	}
+	applied := make(map[int64]bool, len(versions))
+	for _, v := range versions {
+		applied[v] = true
+	}
+	return applied, nil
 }
 
 func withGoose(pool *pgxpool.Pool, log *slog.Logger, fn func(*goose.Provider) error) error {

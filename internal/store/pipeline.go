@@ -7,11 +7,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Pipeline collects statements and sends them in one round trip. It stands in for the database handle of generated
-// :exec queries, so that typed calls can be pipelined; their results are not known before Send. Sent on a pool or a
-// connection outside a transaction, the whole pipeline is one transaction.
+// :exec queries, so that typed calls can be pipelined; their results are not known before Send. Sent with
+// SendTx, the whole pipeline is one transaction.
 type Pipeline struct {
 	batch pgx.Batch
 }
@@ -50,6 +51,32 @@ func (errRow) Scan(...any) error { return errPipelineReads }
 // Sender sends batches: a transaction, a connection or a pool.
 type Sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// SendTx runs the queued statements, in order, as one READ COMMITTED transaction and in one round trip, and empties the
+// pipeline. It returns the first error; then nothing was done.
+func (p *Pipeline) SendTx(ctx context.Context, pool *pgxpool.Pool) error {
+	if p.batch.Len() == 0 {
+		return nil
+	}
+	var tx pgx.Batch
+	tx.Queue(beginReadCommitted)
+	tx.QueuedQueries = append(tx.QueuedQueries, p.batch.QueuedQueries...)
+	tx.Queue("COMMIT")
+	p.batch = tx
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		p.batch = pgx.Batch{}
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	defer conn.Release()
+	if err := p.Send(ctx, conn); err != nil {
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_, _ = conn.Exec(rctx, "ROLLBACK") // the pool closes a connection that is left in a transaction
+		return err
+	}
+	return nil
 }
 
 // Send runs the queued statements in order and empties the pipeline. It returns the first error.

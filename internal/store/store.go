@@ -28,6 +28,14 @@ const (
 	connsPerCPU = 4
 )
 
+// sessionSettings end what a process of ours that hangs, or a host that is gone, would hold: its transaction, with the
+// locks of its users. They are set by statement, because a transaction pooler refuses them as startup parameters; there
+// they are best set on the server.
+const sessionSettings = `
+	SET idle_in_transaction_session_timeout = '60s';
+	SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3;
+	SET tcp_user_timeout = 60000`
+
 // connectTimeout bounds one attempt to reach the server: well under a client's 15 s.
 const connectTimeout = 3 * time.Second
 
@@ -50,14 +58,13 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	cfg.ConnConfig.RuntimeParams["application_name"] = o.AppName
 	// Days and instants are computed by us; the server's zone must never decide anything.
 	cfg.ConnConfig.RuntimeParams["timezone"] = "UTC"
-	// Advisory locks only order what is read after them if each statement has a snapshot of its own.
-	cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
 	for k, v := range o.Settings {
 		cfg.ConnConfig.RuntimeParams[k] = v
 	}
-	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		pgxuuid.Register(c.TypeMap())
-		return nil
+		_, err := c.Exec(ctx, sessionSettings)
+		return err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -78,11 +85,13 @@ type Beginner interface {
 // rollbackTimeout bounds the clean-up after a cancelled request.
 const rollbackTimeout = 5 * time.Second
 
-// WithTx runs fn in one READ COMMITTED transaction and commits it when fn returns nil. The isolation level is named
-// because advisory locks depend on it: under a level with one snapshot for all statements, what is read after a lock
-// was taken could be older than the lock.
+// beginReadCommitted names the isolation level because advisory locks depend on it: under a level with one snapshot for
+// all statements, what is read after a lock was taken could be older than the lock.
+const beginReadCommitted = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+// WithTx runs fn in one READ COMMITTED transaction and commits it when fn returns nil.
 func WithTx(ctx context.Context, db Beginner, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	tx, err := db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginReadCommitted})
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}

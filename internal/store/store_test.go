@@ -28,13 +28,34 @@ func TestLockKeys(t *testing.T) {
 	require.Equal(t, int64(7274381416943875343), store.IngestLock(id))
 }
 
-func TestOpenSetsWhatCorrectnessDependsOn(t *testing.T) {
+// Whatever the server's defaults are, each statement has a snapshot of its own: what is read after a lock must not be
+// older than the lock. And what a hung process holds, the server lets go.
+func TestServerDefaultsDecideNothing(t *testing.T) {
 	t.Parallel()
-	pool := testenv.Postgres(t)
-	var isolation, zone string
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT current_setting('default_transaction_isolation'), current_setting('timezone')`).Scan(&isolation, &zone))
+	url := testenv.PostgresURL(t)
+	admin, err := store.Open(t.Context(), url, store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(admin.Close)
+	var name string
+	require.NoError(t, admin.QueryRow(t.Context(), `SELECT current_database()`).Scan(&name))
+	for _, setting := range []string{"default_transaction_isolation TO 'serializable'", "timezone TO 'Asia/Tokyo'"} {
+		_, err = admin.Exec(t.Context(), `ALTER DATABASE `+pgx.Identifier{name}.Sanitize()+` SET `+setting)
+		require.NoError(t, err)
+	}
+	pool, err := store.Open(t.Context(), url, store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+
+	const settings = `SELECT current_setting('transaction_isolation'), current_setting('timezone'), current_setting('idle_in_transaction_session_timeout')`
+	var isolation, zone, idle string
+	var p store.Pipeline
+	p.QueueRow(settings, func(r pgx.Row) error { return r.Scan(&isolation, &zone, &idle) })
+	require.NoError(t, p.SendTx(t.Context(), pool))
+	require.Equal(t, []string{"read committed", "UTC", "1min"}, []string{isolation, zone, idle})
+	require.NoError(t, store.WithTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, settings).Scan(&isolation, &zone, &idle)
+	}))
 	require.Equal(t, "read committed", isolation)
-	require.Equal(t, "UTC", zone)
 }
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {
@@ -54,12 +75,27 @@ func TestMigrateTwice(t *testing.T) {
 	applied, err := store.MigrateUp(t.Context(), pool, log)
 	require.NoError(t, err)
 	require.Empty(t, applied, "the test's database is migrated")
+	missing, err := store.MissingMigrations(t.Context(), pool)
+	require.NoError(t, err)
+	require.Empty(t, missing)
 	all, err := store.MigrateStatus(t.Context(), pool, log)
 	require.NoError(t, err)
 	require.NotEmpty(t, all)
 	for _, m := range all {
 		require.True(t, m.Applied, m.Name)
 	}
+
+	last := all[len(all)-1]
+	_, err = pool.Exec(t.Context(), `DELETE FROM goose_db_version WHERE version_id = $1`, last.Version)
+	require.NoError(t, err)
+	missing, err = store.MissingMigrations(t.Context(), pool)
+	require.NoError(t, err)
+	require.Equal(t, []string{last.Name}, missing)
+	_, err = pool.Exec(t.Context(), `DROP TABLE goose_db_version`)
+	require.NoError(t, err)
+	missing, err = store.MissingMigrations(t.Context(), pool)
+	require.NoError(t, err)
+	require.Len(t, missing, len(all), "a database that was never migrated")
 }
 
 func TestWithTxRollsBack(t *testing.T) {
@@ -100,7 +136,7 @@ func TestPipeline(t *testing.T) {
 	pool := testenv.Postgres(t)
 	q := dbsqlc.New()
 	var p store.Pipeline
-	require.NoError(t, p.Send(t.Context(), pool), "nothing queued, nothing sent")
+	require.NoError(t, p.SendTx(t.Context(), pool), "nothing queued, nothing sent")
 
 	a, b := uuid.New(), uuid.New()
 	for _, id := range []uuid.UUID{a, b} {
@@ -108,16 +144,17 @@ func TestPipeline(t *testing.T) {
 	}
 	var n int
 	p.QueueRow(`SELECT count(*) FROM outbox`, func(r pgx.Row) error { return r.Scan(&n) })
-	require.NoError(t, p.Send(t.Context(), pool))
+	require.NoError(t, p.SendTx(t.Context(), pool))
 	require.Equal(t, 2, n, "in order")
 
-	// Outside of a transaction the whole pipeline is one.
+	// All or nothing.
 	require.NoError(t, q.OutboxUpsert(t.Context(), &p, uuid.New(), 7))
 	p.QueueRow(`SELECT 1/0`, func(r pgx.Row) error { return r.Scan(&n) })
-	require.Equal(t, "22012", store.SQLState(p.Send(t.Context(), pool)))
+	require.Equal(t, "22012", store.SQLState(p.SendTx(t.Context(), pool)))
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM outbox`).Scan(&n))
 	require.Equal(t, 2, n)
-	require.NoError(t, p.Send(t.Context(), pool), "what failed is not sent again")
+	require.NoError(t, p.SendTx(t.Context(), pool), "what failed is not sent again")
+	require.Zero(t, pool.Stat().AcquiredConns())
 
 	_, err := p.Query(t.Context(), `SELECT 1`)
 	require.Error(t, err)

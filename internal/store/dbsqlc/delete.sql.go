@@ -137,7 +137,10 @@ func (q *Queries) PruneGetSettled(ctx context.Context, db DBTX) (int64, error) {
 
 const PruneListUsers = `-- name: PruneListUsers :many
 SELECT DISTINCT a.user_id FROM (
-    SELECT t.user_id FROM archives t WHERE t.ended_s < $1::bigint - 900 ORDER BY t.ended_s LIMIT $2
+    SELECT t.user_id FROM archives t
+    WHERE t.ended_s < $1::bigint - 900
+      AND NOT EXISTS (SELECT 1 FROM events e WHERE e.user_id = t.user_id AND e.ts < $1::bigint * 1000)
+    ORDER BY t.ended_s LIMIT $2
 ) a
 `
 
