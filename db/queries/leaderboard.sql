@@ -1,12 +1,16 @@
 -- What boards are built from, and how a page is read from Postgres. A board is one stretch of the index totals_board:
--- (period, starts_on, lang) fixed, then seconds and user_id, both descending. Users on off take no place in it.
+-- (lang, period, starts_on) fixed, then seconds and user_id, both descending. Users on off take no place in it.
 -- The facts of a row are read for the rows of the page only, which is why the inner queries carry the limit.
+--
+-- totals_board holds all columns of totals, so where statistics are missing (a fresh table, a crash) the planner would
+-- like to use it for one user's totals too, and would read a whole period of all users. Hence its first column is the
+-- expression lang || '', which only those who read a board write.
 
 -- name: LeaderboardCountBefore :one
 -- How many places are before one, and how many users have more seconds.
 SELECT count(*) FILTER (WHERE t.seconds > sqlc.arg(seconds)::bigint)::bigint AS above, count(*)::bigint AS before
 FROM totals t
-WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang || '' = sqlc.arg(lang)::text
   AND (t.seconds, t.user_id) > (sqlc.arg(seconds)::bigint, sqlc.arg(user_id)::uuid)
   AND NOT EXISTS (SELECT FROM users u WHERE u.id = t.user_id AND u.privacy = 'off');
 
@@ -15,7 +19,8 @@ WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.la
 SELECT t.user_id, t.seconds, u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url, u.streak_first_on, u.streak_last_on,
     coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = u.id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
     coalesce((SELECT l.lang FROM totals l
-        WHERE l.user_id = t.user_id AND l.period = t.period AND l.starts_on = t.starts_on AND l.lang <> '' AND l.seconds > 0
+        WHERE l.user_id = t.user_id AND l.period = t.period AND l.starts_on = t.starts_on AND l.seconds > 0
+          AND (l.lang IN (SELECT unnest(sqlc.arg(board_langs)::text[]))) IS TRUE
         ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
 FROM totals t
 JOIN users u ON u.id = t.user_id
@@ -30,7 +35,7 @@ FROM (SELECT unnest(sqlc.arg(periods)::text[]) AS period, unnest(sqlc.arg(starts
 CROSS JOIN (SELECT unnest(sqlc.arg(langs)::text[]) AS lang) l
 CROSS JOIN LATERAL (
     SELECT FROM totals t
-    WHERE t.period = s.period AND t.starts_on = s.starts_on AND t.lang = l.lang AND t.seconds > 0
+    WHERE t.period = s.period AND t.starts_on = s.starts_on AND t.lang || '' = l.lang AND t.seconds > 0
     LIMIT 1
 ) probe;
 
@@ -39,14 +44,15 @@ CROSS JOIN LATERAL (
 SELECT p.user_id, p.seconds, p.version, p.handle, p.avatar_url, p.streak_first_on, p.streak_last_on,
     coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = p.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
     coalesce((SELECT l.lang FROM totals l
-        WHERE l.user_id = p.user_id AND l.period = p.period AND l.starts_on = p.starts_on AND l.lang <> '' AND l.seconds > 0
+        WHERE l.user_id = p.user_id AND l.period = p.period AND l.starts_on = p.starts_on AND l.seconds > 0
+          AND (l.lang IN (SELECT unnest(sqlc.arg(board_langs)::text[]))) IS TRUE
         ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
 FROM (
     SELECT t.user_id, t.period, t.starts_on, t.seconds, u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url,
         u.streak_first_on, u.streak_last_on
     FROM totals t
     JOIN users u ON u.id = t.user_id
-    WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+    WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang || '' = sqlc.arg(lang)::text
       AND (t.seconds, t.user_id) > (sqlc.arg(seconds)::bigint, sqlc.arg(user_id)::uuid) AND u.privacy <> 'off'
     ORDER BY t.seconds, t.user_id
     LIMIT sqlc.arg(max_rows)
@@ -59,14 +65,15 @@ ORDER BY p.seconds, p.user_id;
 SELECT p.user_id, p.seconds, p.version, p.handle, p.avatar_url, p.streak_first_on, p.streak_last_on,
     coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = p.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
     coalesce((SELECT l.lang FROM totals l
-        WHERE l.user_id = p.user_id AND l.period = p.period AND l.starts_on = p.starts_on AND l.lang <> '' AND l.seconds > 0
+        WHERE l.user_id = p.user_id AND l.period = p.period AND l.starts_on = p.starts_on AND l.seconds > 0
+          AND (l.lang IN (SELECT unnest(sqlc.arg(board_langs)::text[]))) IS TRUE
         ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
 FROM (
     SELECT t.user_id, t.period, t.starts_on, t.seconds, u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url,
         u.streak_first_on, u.streak_last_on
     FROM totals t
     JOIN users u ON u.id = t.user_id
-    WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+    WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang || '' = sqlc.arg(lang)::text
       AND (t.seconds, t.user_id) < (sqlc.arg(seconds)::bigint, sqlc.arg(user_id)::uuid) AND t.seconds > 0 AND u.privacy <> 'off'
     ORDER BY t.seconds DESC, t.user_id DESC
     LIMIT sqlc.arg(max_rows)
@@ -79,14 +86,14 @@ ORDER BY p.seconds DESC, p.user_id DESC;
 WITH mine AS (
     SELECT t.user_id, t.seconds FROM totals t JOIN users u ON u.id = t.user_id
     WHERE t.user_id = ANY (sqlc.arg(user_ids)::uuid[])
-      AND t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+      AND t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)::text
       AND t.seconds > 0 AND u.privacy <> 'off'
 ), steps AS (
     SELECT array_agg(DISTINCT m.seconds ORDER BY m.seconds) AS bounds, min(m.seconds) AS lowest FROM mine m
 ), counted AS MATERIALIZED (
     SELECT width_bucket(t.seconds - 1, (SELECT s.bounds FROM steps s)) AS step, count(*) AS n
     FROM totals t
-    WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+    WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang || '' = sqlc.arg(lang)::text
       AND t.seconds > (SELECT s.lowest FROM steps s)
       AND NOT EXISTS (SELECT FROM users u WHERE u.id = t.user_id AND u.privacy = 'off')
     GROUP BY 1

@@ -25,7 +25,8 @@ type DB interface {
 type Config struct {
 	// LockWait bounds the wait for each of the two locks; 3 s.
 	LockWait time.Duration
-	// Timeout bounds a change's transactions, waits included; 8 s.
+	// Timeout bounds a change's transactions, waits included; 5 s. Together with what follows a commit (the cache, the
+	// boards, an answer that reads the user) it must end well before the request does.
 	Timeout time.Duration
 	// CacheTimeout bounds each write to the mode cache; 300 ms.
 	CacheTimeout time.Duration
@@ -39,7 +40,7 @@ func (c Config) withDefaults() Config {
 		value time.Duration
 	}{
 		{&c.LockWait, 3 * time.Second},
-		{&c.Timeout, 8 * time.Second},
+		{&c.Timeout, 5 * time.Second},
 		{&c.CacheTimeout, 300 * time.Millisecond},
 		{&c.PublishTimeout, 2 * time.Second},
 	} {
@@ -65,7 +66,8 @@ type Deps struct {
 	ForgetFunc func(ctx context.Context, userID uuid.UUID) error
 	// EnqueueFunc writes the outbox row of the user, in the transaction that raised the version.
 	EnqueueFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID, version int64) error
-	// PublishFunc brings the user's boards up to what is committed.
+	// PublishFunc brings the user's boards up to what is committed. It fails with leaderboard.ErrAway when the boards' store
+	// does not answer.
 	PublishFunc func(ctx context.Context, userID uuid.UUID) error
 }
 

@@ -87,24 +87,3 @@ func TestMe(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(2), me.Streak.CurrentDays)
 }
-
-func TestCurrentStreak(t *testing.T) {
-	t.Parallel()
-	day := func(d calendar.Day) *calendar.Day { return &d }
-	for _, tt := range []struct {
-		first, last *calendar.Day
-		want        int64
-	}{
-		{nil, nil, 0},
-		{day(100), day(100), 1},
-		{day(90), day(100), 11},
-		{day(90), day(99), 10},
-		{day(90), day(98), 0},
-		{day(100), day(101), 2}, // the user has moved west since
-	} {
-		require.Equal(t, tt.want, currentStreak(tt.first, tt.last, 100))
-	}
-	now := time.Date(2026, 1, 1, 5, 30, 0, 0, time.UTC)
-	require.Equal(t, calendar.Date(2025, 12, 31), today(now, "US/Pacific"))
-	require.Equal(t, calendar.Date(2026, 1, 1), today(now, "Not/AZone"))
-}

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/commma/commma/internal/activity"
-	"github.com/commma/commma/internal/privacy"
 )
 
 // Change is what is to become of a user; nil stays as it is.
@@ -34,7 +33,7 @@ func (s *Service) Change(ctx context.Context, userID uuid.UUID, c Change) error 
 	if err := validateMode(*c.Mode); err != nil {
 		return err
 	}
-	var committed privacy.Entry
+	var done modeChange
 	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockIngestTx(ctx, tx, userID); err != nil {
 			return err
@@ -44,12 +43,11 @@ func (s *Service) Change(ctx context.Context, userID uuid.UUID, c Change) error 
 			return err
 		}
 		var err error
-		committed, err = s.changeModeTx(ctx, tx, userID, *c.Mode)
+		done, err = s.changeModeTx(ctx, tx, userID, *c.Mode)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("change mode and zone: %w", err)
 	}
-	s.spread(ctx, userID, committed)
-	return nil
+	return s.spread(ctx, userID, done)
 }

@@ -10,12 +10,13 @@ import (
 
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/ingest"
+	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
 // DeleteSession deletes a session of the user: its seconds leave totals and boards before this returns, and its events
 // never count again, however late they arrive. It fails with aggregate.ErrNoSession, an *aggregate.AbsorbedError, or
-// ErrBusy, having changed nothing.
+// ErrBusy, having changed nothing; or with ErrNotShown, having deleted the session: then the same request again finds none.
 func (s *Service) DeleteSession(ctx context.Context, userID, sessionID uuid.UUID) error {
 	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) error {
 		return s.deps.DeleteSessionFunc(ctx, tx, userID, sessionID)
@@ -23,12 +24,12 @@ func (s *Service) DeleteSession(ctx context.Context, userID, sessionID uuid.UUID
 	if err != nil {
 		return fmt.Errorf("delete session: %w", err)
 	}
-	s.publish(ctx, userID)
-	return nil
+	return s.publishDelete(ctx, userID)
 }
 
 // DeleteUser deletes the user and everything that is kept of them, and takes them off the boards before it returns. The
-// outbox keeps the id until the boards have followed. It fails with ErrUnknownUser or ErrBusy, having changed nothing.
+// outbox keeps the id until the boards have followed. It fails with ErrUnknownUser or ErrBusy, having changed nothing; or
+// with ErrNotShown, having deleted the user: then the same request again finds none.
 func (s *Service) DeleteUser(ctx context.Context, userID uuid.UUID) error {
 	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockIngestTx(ctx, tx, userID); err != nil {
@@ -40,7 +41,16 @@ func (s *Service) DeleteUser(ctx context.Context, userID uuid.UUID) error {
 		return fmt.Errorf("delete user: %w", err)
 	}
 	s.forget(ctx, userID)
-	s.publish(ctx, userID)
+	return s.publishDelete(ctx, userID)
+}
+
+// publishDelete takes what was deleted off the boards. It cannot be asked for again, since there is nothing left to delete.
+// So while the boards' store does not answer, a delete is as good as shown: pages then come from the totals, and the outbox
+// is published before long once the store is back. Where the store is there and may show what was deleted, the caller hears it.
+func (s *Service) publishDelete(ctx context.Context, userID uuid.UUID) error {
+	if err := s.publish(ctx, userID); err != nil && !errors.Is(err, leaderboard.ErrAway) {
+		return ErrNotShown
+	}
 	return nil
 }
 
@@ -75,6 +85,6 @@ func (s *Service) forget(ctx context.Context, userID uuid.UUID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CacheTimeout)
 	defer cancel()
 	if err := errors.Join(s.deps.ForgetFunc(ctx, userID), s.deps.Modes.Forget(ctx, userID)); err != nil {
-		s.deps.Log.WarnContext(ctx, "a deleted user is still cached", "user", userID, "err", err)
+		s.deps.Log.WarnContext(ctx, "a deleted user is still cached", "user_id", userID, "err", err)
 	}
 }

@@ -1,6 +1,8 @@
 package account
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store"
 )
@@ -54,4 +57,23 @@ func TestDeleteSessionIsBusyOrWhole(t *testing.T) {
 	require.NoError(t, b.DeleteSession(t.Context(), user, session))
 	require.Len(t, b.published, 1)
 	require.ErrorIs(t, b.DeleteSession(t.Context(), user, session), aggregate.ErrNoSession)
+}
+
+// What was deleted cannot be deleted again, so it is an error only if boards may still show it.
+func TestDeletesThatAreNotShown(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{})
+	for _, tt := range []struct{ publish, want error }{
+		{fmt.Errorf("publish: %w", leaderboard.ErrAway), nil},
+		{errors.New("a board is being built"), ErrNotShown},
+	} {
+		user, session := b.mustUser(t, activity.ModeFull), uuid.New()
+		b.mustExec(t, `INSERT INTO sessions VALUES ($1, $2, now() - interval '1 hour', now(), 'UTC', 1, 1, 1, 'go', 1, now())`, session, user)
+		b.publish = tt.publish
+		require.Equal(t, tt.want, b.DeleteSession(t.Context(), user, session))
+		require.ErrorIs(t, b.DeleteSession(t.Context(), user, session), aggregate.ErrNoSession)
+		require.Equal(t, tt.want, b.DeleteUser(t.Context(), user))
+		require.ErrorIs(t, b.DeleteUser(t.Context(), user), ErrUnknownUser)
+		require.Equal(t, 1, b.mustCount(t, `SELECT count(*) FROM outbox WHERE user_id = $1`, user))
+	}
 }

@@ -20,9 +20,17 @@
 // there the version is known, and because a change that did not get its locks must not have cost any detail.
 //
 // After the commit the cache is written again, or for the first time when the mode became looser, and the user's boards
-// are published, all before the answer. Neither can fail the change, for neither decides anything: the storing
-// transaction reads the mode itself, and the outbox row stays until the boards have it.
+// are published, all before the answer. Neither can undo the change, for neither decides anything: the storing
+// transaction reads the mode itself, and the outbox row stays until the boards have it. But a user who went off, or came
+// back, is not told that all is well while boards still say otherwise: that is ErrNotShown. It does not matter there whether
+// a page would come from a board at that moment; a store of boards that was cut off may be back in the next.
 //
 // A change that answers ErrBusy changed nothing. The same mode again changes nothing and writes the cache and the boards
-// once more, so that repeating a request whose answer was lost is always right.
+// once more, so that repeating a request whose answer was lost, or was ErrNotShown, is always right.
+//
+// # Deletes
+//
+// A delete publishes before it answers too. It cannot be repeated: the second one finds nothing. So it answers ErrNotShown
+// only if the boards' store is there and was not brought up to date; when the store does not answer, the delete is done,
+// pages come from the totals, which no longer have what was deleted, and the outbox sees to the rest.
 package account

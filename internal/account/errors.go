@@ -9,6 +9,10 @@ import (
 // ErrBusy means that others hold the user's locks for longer than a request may wait. Nothing was changed.
 var ErrBusy = errors.New("the user is busy")
 
+// ErrNotShown means that the change is made, and stays, but that boards do not show it yet: they will by themselves, and the
+// same request again says whether they do.
+var ErrNotShown = errors.New("changed, but boards do not show it yet")
+
 // ErrUnknownUser means that there is no such user.
 var ErrUnknownUser = errors.New("unknown user")
 

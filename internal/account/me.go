@@ -12,6 +12,7 @@ import (
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/store/dbsqlc"
+	"github.com/commma/commma/internal/zones"
 )
 
 // rejectionDays is how many days back refused events are shown.
@@ -53,7 +54,7 @@ func (s *Service) Me(ctx context.Context, userID uuid.UUID) (Facts, error) {
 	f := Facts{
 		ID: u.ID, Handle: u.Handle, AvatarURL: u.AvatarUrl, Mode: u.Privacy, Zone: u.Zone, CreatedAt: u.CreatedAt,
 		Streak: Streak{
-			CurrentDays:    currentStreak(u.StreakFirstOn, u.StreakLastOn, today(s.deps.Clock.Now(), u.Zone)),
+			CurrentDays:    calendar.StreakDays(u.StreakFirstOn, u.StreakLastOn, zones.DayAt(s.deps.Clock.Now(), u.Zone)),
 			LongestDays:    u.LongestStreakDays,
 			LastActiveDate: u.StreakLastOn,
 		},
@@ -63,22 +64,4 @@ func (s *Service) Me(ctx context.Context, userID uuid.UUID) (Facts, error) {
 		f.Rejections[r.Reason] = r.Count
 	}
 	return f, nil
-}
-
-// currentStreak is the length in days of the latest run of active days, if it is current: if it reached yesterday. A run
-// that lies ahead of today is current too: the user has moved west since.
-func currentStreak(first, last *calendar.Day, today calendar.Day) int64 {
-	if first == nil || last == nil || *last < today-1 {
-		return 0
-	}
-	return int64(*last-*first) + 1
-}
-
-// today is the date in a zone, or in UTC when the zone is not known here.
-func today(now time.Time, zone string) calendar.Day {
-	loc, err := time.LoadLocation(zone)
-	if err != nil {
-		loc = time.UTC
-	}
-	return calendar.DayOf(now.In(loc))
 }

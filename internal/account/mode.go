@@ -15,62 +15,74 @@ import (
 )
 
 // ChangeMode changes a user's privacy mode. When it returns nil, nothing that is stored holds what the mode does not
-// keep, whatever was in flight. It fails with an *InvalidError, ErrUnknownUser, or ErrBusy, having changed nothing.
+// keep, whatever was in flight, and who is on off is on no board. It fails with an *InvalidError, ErrUnknownUser, or ErrBusy,
+// having changed nothing; and with ErrNotShown, having changed the mode, when it came from or went to off.
 func (s *Service) ChangeMode(ctx context.Context, userID uuid.UUID, mode activity.Mode) error {
 	if err := validateMode(mode); err != nil {
 		return err
 	}
-	var committed privacy.Entry
+	var done modeChange
 	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockIngestTx(ctx, tx, userID); err != nil {
 			return err
 		}
 		var err error
-		committed, err = s.changeModeTx(ctx, tx, userID, mode)
+		done, err = s.changeModeTx(ctx, tx, userID, mode)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("change mode: %w", err)
 	}
-	s.spread(ctx, userID, committed)
-	return nil
+	return s.spread(ctx, userID, done)
 }
 
-// changeModeTx is the change itself, in a transaction that holds both locks. It returns what is true once it commits.
-func (s *Service) changeModeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, mode activity.Mode) (privacy.Entry, error) {
+// modeChange is a change of mode that is to be committed, or the finding that there is none to make.
+type modeChange struct {
+	from activity.Mode
+	next privacy.Entry // what is true once it commits
+}
+
+// moves says whether boards list the user otherwise than before. To stay off counts as well: an earlier request may have
+// failed to get the user off the boards.
+func (c modeChange) moves() bool {
+	return c.next.Mode == activity.ModeOff || c.from == activity.ModeOff
+}
+
+// changeModeTx is the change itself, in a transaction that holds both locks.
+func (s *Service) changeModeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, mode activity.Mode) (modeChange, error) {
 	q := dbsqlc.New()
 	user, err := q.UserGetMode(ctx, tx, userID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return privacy.Entry{}, ErrUnknownUser
+		return modeChange{}, ErrUnknownUser
 	}
 	if err != nil {
-		return privacy.Entry{}, fmt.Errorf("read mode: %w", err)
+		return modeChange{}, fmt.Errorf("read mode: %w", err)
 	}
 	if user.Privacy == mode {
-		return privacy.Entry{Version: user.Version, Mode: mode}, nil
+		return modeChange{from: mode, next: privacy.Entry{Version: user.Version, Mode: mode}}, nil
 	}
 	if mode == activity.ModeOff {
 		if err := s.closeHotTx(ctx, tx, userID); err != nil {
-			return privacy.Entry{}, err
+			return modeChange{}, err
 		}
 	}
 	version, err := q.UserUpdateMode(ctx, tx, mode, userID)
 	if err != nil {
-		return privacy.Entry{}, fmt.Errorf("update mode: %w", err)
+		return modeChange{}, fmt.Errorf("update mode: %w", err)
 	}
 	if user.Privacy == activity.ModeFull {
 		if err := privacy.EraseTx(ctx, tx, userID); err != nil {
-			return privacy.Entry{}, err
+			return modeChange{}, err
 		}
 	}
 	if err := s.deps.EnqueueFunc(ctx, tx, userID, version); err != nil {
-		return privacy.Entry{}, fmt.Errorf("enqueue user: %w", err)
+		return modeChange{}, fmt.Errorf("enqueue user: %w", err)
 	}
 	next := privacy.Entry{Version: version, Mode: mode}
 	if stricter(mode, user.Privacy) {
 		s.cache(ctx, userID, next)
 	}
-	return next, nil
+	return modeChange{from: user.Privacy, next: next}, nil
 }
 
 // closeHotTx empties the hot table of a user who switches to off: what has ended becomes sessions, the rest is dropped.
@@ -86,7 +98,7 @@ func (s *Service) closeHotTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) e
 		if rollbackErr := nested.Rollback(ctx); rollbackErr != nil || ctx.Err() != nil || busy(err) {
 			return fmt.Errorf("finalize what has ended: %w", err)
 		}
-		s.deps.Log.ErrorContext(ctx, "user left without being finalized", "user", userID, "sqlstate", store.SQLState(err))
+		s.deps.Log.ErrorContext(ctx, "user left without being finalized", "user_id", userID, "sqlstate", store.SQLState(err))
 		return nil
 	}
 	if err := nested.Commit(ctx); err != nil {
@@ -96,19 +108,25 @@ func (s *Service) closeHotTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) e
 }
 
 // spread tells the cache and the boards of a committed change, before the request is answered, also when its client has
-// gone. Nothing here can undo or fail the change.
-func (s *Service) spread(ctx context.Context, userID uuid.UUID, committed privacy.Entry) {
-	s.cache(context.WithoutCancel(ctx), userID, committed)
-	s.publish(ctx, userID)
+// gone. Nothing here can undo the change. Only who asked to be seen, or not to be, has to hear of boards that are behind.
+func (s *Service) spread(ctx context.Context, userID uuid.UUID, done modeChange) error {
+	s.cache(context.WithoutCancel(ctx), userID, done.next)
+	if err := s.publish(ctx, userID); err != nil && done.moves() {
+		return ErrNotShown
+	}
+	return nil
 }
 
-// publish brings a changed user to the boards. The outbox does it later if it does not go now.
-func (s *Service) publish(ctx context.Context, userID uuid.UUID) {
+// publish brings a changed user to the boards. The outbox does it later if it does not go now: what kept it is logged, and
+// returned for those to whom it matters.
+func (s *Service) publish(ctx context.Context, userID uuid.UUID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.PublishTimeout)
 	defer cancel()
-	if err := s.deps.PublishFunc(ctx, userID); err != nil {
-		s.deps.Log.WarnContext(ctx, "boards do not show a changed user yet", "user", userID, "err", err)
+	err := s.deps.PublishFunc(ctx, userID)
+	if err != nil {
+		s.deps.Log.WarnContext(ctx, "boards do not show a changed user yet", "user_id", userID, "err", err)
 	}
+	return err
 }
 
 // cache puts the mode. When Redis does not take it, the entry that is there, if any, is stale for at most its time to
@@ -117,7 +135,7 @@ func (s *Service) cache(ctx context.Context, userID uuid.UUID, e privacy.Entry) 
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CacheTimeout)
 	defer cancel()
 	if _, err := s.deps.Modes.Put(ctx, userID, e); err != nil {
-		s.deps.Log.WarnContext(ctx, "mode is not cached", "user", userID, "err", err)
+		s.deps.Log.WarnContext(ctx, "mode is not cached", "user_id", userID, "err", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store"
 )
@@ -68,10 +69,57 @@ func TestChangeModePublishesWhatIsCommitted(t *testing.T) {
 	require.Equal(t, []activity.Mode{activity.ModeOff}, b.published)
 
 	b.publish = errors.New("Redis is away")
-	require.NoError(t, b.ChangeMode(t.Context(), user, activity.ModeSummary), "the outbox row remains")
+	require.ErrorIs(t, b.ChangeMode(t.Context(), user, activity.ModeSummary), ErrNotShown)
+	require.Equal(t, activity.ModeSummary, b.stored(t, user).Mode, "changed nevertheless, and the outbox row remains")
+	b.publish = nil
 	require.NoError(t, b.ChangeMode(t.Context(), user, activity.ModeSummary), "repeated")
 	require.Len(t, b.published, 3)
 	require.Equal(t, []int64{1, 2}, b.enqueued, "repeating raises no version")
+}
+
+// Whoever goes off, or comes back, hears it when boards do not show it, however often he asks; nobody else does.
+func TestChangesThatAreNotShown(t *testing.T) {
+	t.Parallel()
+	full, summary, off := activity.ModeFull, activity.ModeSummary, activity.ModeOff
+	for _, tt := range []struct {
+		from, to activity.Mode
+		zone     bool
+		want     error
+	}{
+		{full, off, false, ErrNotShown}, {summary, off, true, ErrNotShown}, {off, off, false, ErrNotShown},
+		{off, full, false, ErrNotShown}, {off, summary, true, ErrNotShown},
+		{full, summary, false, nil}, {summary, full, true, nil}, {full, full, false, nil},
+	} {
+		b := setup(t, Config{})
+		user := b.mustUser(t, tt.from)
+		for _, b.publish = range []error{errors.New("a board is being built"), leaderboard.ErrAway} {
+			b.mustExec(t, `UPDATE users SET privacy = $2 WHERE id = $1`, user, tt.from)
+			change := Change{Mode: &tt.to}
+			if tt.zone {
+				change.Zone = ptr("Asia/Tokyo")
+			}
+			require.Equal(t, tt.want, b.Change(t.Context(), user, change), "%s to %s", tt.from, tt.to)
+			require.Equal(t, tt.to, b.stored(t, user).Mode)
+		}
+		b.publish = nil
+		require.NoError(t, b.ChangeMode(t.Context(), user, tt.to))
+	}
+}
+
+// A boards' store that hangs costs its own bound, and is said.
+func TestPublishingThatHangs(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{PublishTimeout: 20 * time.Millisecond})
+	b.deps.PublishFunc = func(ctx context.Context, _ uuid.UUID) error { <-ctx.Done(); return ctx.Err() }
+	require.ErrorIs(t, b.ChangeMode(t.Context(), b.mustUser(t, activity.ModeFull), activity.ModeOff), ErrNotShown)
+}
+
+// The slowest change leaves the request, of 10 s, time for an answer that reads the user.
+func TestDefaultsFitIntoARequest(t *testing.T) {
+	t.Parallel()
+	c := Config{}.withDefaults()
+	require.LessOrEqual(t, c.LockWait, c.Timeout)
+	require.LessOrEqual(t, c.Timeout+2*c.CacheTimeout+c.PublishTimeout, 8*time.Second)
 }
 
 func TestChangeModeRefuses(t *testing.T) {

@@ -34,8 +34,11 @@ type Admitter struct {
 	deps       Deps
 	cfg        Config
 	breaker    *gobreaker.CircuitBreaker[reply]
-	localUsers *localLimiter
-	localAddrs *localLimiter // apart from the users', so that no number of addresses makes a user's limit forgotten
+	localUsers localLimiter
+	localAddrs localLimiter // apart from the users', so that no number of addresses makes a user's limit forgotten
+	// limited are the addresses that were over their limit of failures when this process last counted one, with what
+	// they were told. It saves asking, and decides nothing that Redis would not.
+	limited *recent[addrLimit]
 }
 
 // Request is what is known of a request when it arrives.
@@ -70,6 +73,7 @@ func New(cfg Config, d Deps) (*Admitter, error) {
 		cfg:        cfg,
 		localUsers: newLocalLimiter(cfg.LocalKeys),
 		localAddrs: newLocalLimiter(cfg.LocalKeys),
+		limited:    newRecent[addrLimit](cfg.LocalKeys),
 	}
 	a.breaker = a.newBreaker()
 	return a, nil
@@ -101,6 +105,10 @@ func (a *Admitter) admit(ctx context.Context, req Request) (g Grant, cached bool
 	hash := HashToken(req.Token)
 	r := a.askUser(ctx, id, hash, req.Scope, perHour)
 	if cached = hash.equal(r.hash); !cached {
+		// Without Redis no token is cached, so that this would turn away everybody behind the address.
+		if l, ok := a.stillLimited(req.Addr); ok && r.known {
+			return Grant{}, true, errRateLimited(l)
+		}
 		if err := a.authenticate(ctx, id, hash, &r); err != nil {
 			return Grant{}, false, a.refuse(ctx, req.Addr, err)
 		}
@@ -160,9 +168,27 @@ func (a *Admitter) refuse(ctx context.Context, addr netip.Addr, refusal *Error) 
 	}
 	l := a.limitAddr(ctx, scopeFailedAuth, addr, a.cfg.FailedAuthPerHour, a.afterTimeout())
 	if l.Limited {
+		a.limited.set(addrGroup(addr), addrLimit{state: l, until: a.deps.Clock.Now().Add(l.RetryAfter)})
 		return errRateLimited(l)
 	}
 	return refusal
+}
+
+// addrLimit is what an address that is over its limit was told, and how long that holds.
+type addrLimit struct {
+	state LimitState
+	until time.Time
+}
+
+// stillLimited says whether the next failure of an address would be over its limit, as far as this process knows, and
+// what it is told then.
+func (a *Admitter) stillLimited(addr netip.Addr) (LimitState, bool) {
+	l, ok := a.limited.get(addrGroup(addr))
+	if !ok {
+		return LimitState{}, false
+	}
+	left := l.until.Sub(a.deps.Clock.Now())
+	return l.state.limited(left), left > 0
 }
 
 func (a *Admitter) perHour(scope Scope) (int, error) {
@@ -173,7 +199,7 @@ func (a *Admitter) perHour(scope Scope) (int, error) {
 	return perHour, nil
 }
 
-func (a *Admitter) limitLocally(l *localLimiter, key string, perHour int) LimitState {
+func (a *Admitter) limitLocally(l localLimiter, key string, perHour int) LimitState {
 	if perHour == 0 {
 		return LimitState{}
 	}

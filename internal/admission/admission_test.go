@@ -189,6 +189,7 @@ func TestFailedAuthenticationsAreLimitedPerAddress(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(_ *testing.T, cfg *Config, _ *Deps) { cfg.FailedAuthPerHour = 3 })
 	u := b.mustUser(t, activity.ModeFull)
+	b.mustAdmit(t, u)
 	for _, token := range []string{"", u.otherSecret(), NewToken(uuid.New())} {
 		_, err := b.ask(t, token, ScopeIngest)
 		require.Error(t, err)
@@ -204,6 +205,34 @@ func TestFailedAuthenticationsAreLimitedPerAddress(t *testing.T) {
 	b.mustAdmit(t, u)
 	_, err := b.Admit(t.Context(), Request{Scope: ScopeIngest, Addr: home.Next()})
 	requireCode(t, err, CodeUnauthorized)
+}
+
+// Guessing with well-formed tokens must not be a way to keep Postgres busy.
+func TestLimitedAddressCostsPostgresNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(_ *testing.T, cfg *Config, _ *Deps) { cfg.FailedAuthPerHour = 1 })
+	cached, fresh := b.mustUser(t, activity.ModeFull), b.mustUser(t, activity.ModeFull)
+	b.mustAdmit(t, cached)
+	_, err := b.ask(t, NewToken(uuid.New()), ScopeIngest)
+	requireCode(t, err, CodeForbidden)
+	_, err = b.ask(t, NewToken(uuid.New()), ScopeIngest)
+	told := mustRefusal(t, err, CodeRateLimited).Limit
+
+	b.clock.Advance(time.Minute)
+	asked := b.db.asked.Load()
+	for _, token := range []string{NewToken(uuid.New()), cached.otherSecret(), fresh.token} {
+		_, err = b.ask(t, token, ScopeIngest)
+		again := mustRefusal(t, err, CodeRateLimited).Limit
+		require.Equal(t, told.RetryAfter-time.Minute, again.RetryAfter)
+		require.Equal(t, told.ResetAt, again.ResetAt)
+	}
+	b.mustAdmit(t, cached)
+	require.Equal(t, asked, b.db.asked.Load())
+
+	_, err = b.Admit(t.Context(), Request{Token: fresh.otherSecret(), Scope: ScopeIngest, Addr: home.Next()})
+	requireCode(t, err, CodeUnauthorized)
+	b.clock.Advance(told.RetryAfter - time.Minute)
+	b.mustAdmit(t, fresh) // it was told to come back by now
 }
 
 func TestAnonymousRequestsAreLimitedPerAddress(t *testing.T) {

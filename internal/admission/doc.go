@@ -26,7 +26,9 @@
 // # Failed authentications
 //
 // They are limited per address (a /64 of IPv6), in a question of its own that is asked only after a failure: a good
-// request pays nothing for it, and is not turned away because somebody else behind its address guesses.
+// request pays nothing for it, and is not turned away because somebody else behind its address guesses. An address over
+// its limit costs Postgres nothing: until the time that it was told to come back, a token from there that is not cached
+// is refused without asking. A good one is cached when its user was seen in the last minutes; otherwise it waits too.
 //
 // What must never break: no token and no secret part of one in an error, a log line, a metric or a key.
 package admission

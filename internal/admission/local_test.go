@@ -52,3 +52,22 @@ func TestCeilSecond(t *testing.T) {
 	}
 	require.Equal(t, time.Second, LimitState{}.limited(0).RetryAfter)
 }
+
+func TestRecentForgetsTheUnused(t *testing.T) {
+	t.Parallel()
+	const size = 10
+	r := newRecent[int](size)
+	r.set("kept", 7)
+	for i := range 100 * size {
+		r.set(fmt.Sprint(i), i)
+		v, ok := r.get("kept")
+		require.True(t, ok, "one that is asked for stays")
+		require.Equal(t, 7, v)
+		require.LessOrEqual(t, len(r.young)+len(r.old), size)
+	}
+	_, ok := r.get("0")
+	require.False(t, ok)
+	r.set("kept", 8)
+	v, _ := r.get("kept")
+	require.Equal(t, 8, v)
+}

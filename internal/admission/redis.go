@@ -15,6 +15,7 @@ import (
 
 // reply is what Redis knew. The zero reply is that of a Redis that could not be asked.
 type reply struct {
+	known      bool   // Redis said what it has of the user, be it nothing
 	hash       []byte // the cached hash of the user's token; nil when there is none
 	mode       privacy.Entry
 	limit      LimitState
@@ -79,6 +80,7 @@ func (r *reply) readCached(cmd *redis.SliceCmd) error {
 	if mode, ok := values[1].(string); ok {
 		r.mode, _ = privacy.Parse(mode)
 	}
+	r.known = true
 	return nil
 }
 

@@ -3,10 +3,9 @@ package aggregate
 import (
 	"fmt"
 	"sort"
-	"sync"
 	"time"
 
-	_ "time/tzdata" // zones must not depend on the machine
+	"github.com/commma/commma/internal/zones"
 )
 
 // ZoneChange says that a zone is in force from a second on.
@@ -27,17 +26,10 @@ func (z Zones) At(s int64) string {
 	return z[max(i-1, 0)].Name
 }
 
-// locations caches loaded zones: there are a few hundred names in all, and loading one parses its file.
-var locations sync.Map
-
 func loadLocation(name string) (*time.Location, error) {
-	if loc, ok := locations.Load(name); ok {
-		return loc.(*time.Location), nil
-	}
-	loc, err := time.LoadLocation(name)
+	loc, err := zones.Load(name)
 	if err != nil {
 		return nil, fmt.Errorf("load zone: %w", errUnknownZone)
 	}
-	locations.Store(name, loc)
 	return loc, nil
 }

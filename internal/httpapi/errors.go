@@ -50,6 +50,7 @@ var sentinels = []struct {
 	{sessions.ErrNotFound, api.ErrorCodeNotFound, "not found"},
 	{sessions.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
 	{leaderboard.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
+	{leaderboard.ErrBusy, api.ErrorCodeServiceUnavailable, "too busy: try again later"},
 	{ingest.ErrBodyTooLarge, api.ErrorCodePayloadTooLarge, "the body is too large: send fewer events at once"},
 	{ingest.ErrTooManyEvents, api.ErrorCodePayloadTooLarge, "too many events: send fewer at once"},
 	{ingest.ErrUnknownUser, api.ErrorCodeForbidden, "the user of this token does not exist"},
@@ -58,7 +59,9 @@ var sentinels = []struct {
 	{ingest.ErrStopped, api.ErrorCodeServiceUnavailable, "shutting down, nothing was stored: try again later"},
 	{account.ErrUnknownUser, api.ErrorCodeForbidden, "the user of this token does not exist"},
 	{account.ErrBusy, api.ErrorCodeServiceUnavailable, "the account is busy, nothing was changed: try again later"},
+	{account.ErrNotShown, api.ErrorCodeServiceUnavailable, "changed, but boards do not show it yet: try again"},
 	{account.ErrHandleTaken, api.ErrorCodeConflict, "the handle is taken"},
+	{errMisframed, api.ErrorCodeValidationError, "the body is not framed as HTTP/1.1 says"},
 	{errBodyNotRead, api.ErrorCodeServiceUnavailable, "the body did not arrive in full and in time"},
 }
 

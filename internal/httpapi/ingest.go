@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
@@ -22,15 +21,6 @@ import (
 type EventStore interface {
 	Store(ctx context.Context, userID uuid.UUID, b *ingest.Batch) (ingest.Stored, error)
 }
-
-// errBodyNotRead is a body that did not arrive. It must never be answered as a bad request: clients throw away what
-// they sent after a 400, and this may have been the network's fault.
-var errBodyNotRead = errors.New("body did not arrive")
-
-// maxDrain is how much of a body that is too large is read on and thrown away. Closing the connection under a client
-// that is still sending can cost it the answer, and the clients take that for a network error and send the same again,
-// for ever. A batch of 500 events at their limits is about 3 MiB.
-const maxDrain = 8 << 20
 
 // IngestEvents takes a batch. The sender is admitted before a byte of the body is read.
 func (h *handlers) IngestEvents(c echo.Context) error {
@@ -64,18 +54,18 @@ func (h *handlers) IngestEvents(c echo.Context) error {
 
 // readBatch reads a body within the limits of a batch.
 func (h *handlers) readBatch(r *http.Request) ([]byte, error) {
+	if h.cfg.Limits.TooLarge(r.ContentLength) {
+		return nil, ingest.ErrBodyTooLarge
+	}
 	// Several headers are as good as one list, and a list is refused: nobody compresses twice.
 	encoding := strings.Join(r.Header.Values("Content-Encoding"), ", ")
 	body, err := ingest.ReadBody(r.Body, encoding, h.cfg.Limits)
 	var bad *ingest.BadRequestError
 	switch {
-	case err == nil, errors.As(err, &bad):
+	case err == nil, errors.As(err, &bad), errors.Is(err, ingest.ErrBodyTooLarge):
 		return body, err
-	case errors.Is(err, ingest.ErrBodyTooLarge):
-		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
-		return nil, err
 	}
-	return nil, errBodyNotRead
+	return nil, unread(err)
 }
 
 // ingestAnswer says what became of a batch. What was received is the store's word, since only there the user's mode is

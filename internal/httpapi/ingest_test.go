@@ -50,15 +50,16 @@ func TestIngest(t *testing.T) {
 func TestIngestRejectsSingly(t *testing.T) {
 	t.Parallel()
 	b := setup(t, &fake{})
-	bad := `{"id":"nonsense","ts":1,"keystrokes":1,"lines":0},7`
+	bad := `{"id":"nonsense","ts":1,"keystrokes":1,"lines":0},7,{"id":"5DA7F8A2-0000-4000-8000-000000000000","keystrokes":1,"lines":0}`
 	got := b.call(t, http.MethodPost, "/v1/ingest", `{"events":[`+bad+`]}`, signedIn())
 	require.Equal(t, http.StatusAccepted, got.status)
 	answer := got.json(t)
 	require.EqualValues(t, 0, answer["received"])
-	require.EqualValues(t, 2, answer["rejected_total"])
+	require.EqualValues(t, 3, answer["rejected_total"])
 	require.Equal(t, []any{
-		map[string]any{"index": 0.0, "id": "nonsense", "reason": "invalid_id"},
+		map[string]any{"index": 0.0, "id": nil, "reason": "invalid_id"},
 		map[string]any{"index": 1.0, "id": nil, "reason": "not_an_object"},
+		map[string]any{"index": 2.0, "id": "5DA7F8A2-0000-4000-8000-000000000000", "reason": "invalid_ts"},
 	}, answer["rejected"])
 }
 

@@ -109,7 +109,7 @@ func readMePatch(r io.Reader) (account.Change, error) {
 		return change, err
 	}
 	if err != nil {
-		return change, errBodyNotRead
+		return change, unread(err)
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil || fields == nil {

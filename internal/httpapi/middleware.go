@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
+
+	"github.com/commma/commma/internal/ingest"
 )
 
 // headerRequestID names a request to its sender and in the log. It is always ours: one that a client sends is ignored,
@@ -32,6 +35,10 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		defer s.metrics.inFlight.Dec()
 
 		if err := recovered(next, c); err != nil {
+			if errors.Is(err, ingest.ErrBodyTooLarge) {
+				refuseEarly(c)
+				defer drain(c) // last, so that the request does not seem to have taken as long as its sender
+			}
 			s.answerError(err, c)
 		}
 		s.record(c, s.deps.Clock.Now().Sub(start))

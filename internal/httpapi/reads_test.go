@@ -192,6 +192,10 @@ func TestSessionDetailAnswer(t *testing.T) {
 		"keyboard_heatmap":{"counts":{"a":3,"Space":1},"freq":{"a":0.75,"Space":0.25},"total":4}}`, got.body)
 	require.Equal(t, "private, no-cache", got.header.Get("Cache-Control"))
 
+	detail.Langs, detail.OtherSeconds = detail.Langs[:1], 100
+	got = b.call(t, http.MethodGet, "/v1/sessions/"+uuid.NewString(), "", signedIn())
+	require.Contains(t, got.body, `"langs":[{"duration_s":200,"lang":"Go","pct":66.67},{"duration_s":100,"lang":"Other","pct":33.33}]`)
+
 	detail.Files, detail.KeyCounts = nil, map[string]int64{"a": 0}
 	got = b.call(t, http.MethodGet, "/v1/sessions/"+uuid.NewString(), "", signedIn())
 	require.Contains(t, got.body, `"files":[]`)

@@ -112,21 +112,27 @@ func sessionDetail(d *sessions.Detail) api.SessionDetail {
 		PaceCpm:         d.Pace(),
 		PeakCpm:         d.PeakCPM,
 		PeakAt:          api.Instant(d.PeakAt),
-		Langs:           make([]api.SessionLanguage, 0, len(d.Langs)),
+		Langs:           make([]api.SessionLanguage, 0, len(d.Langs)+1),
 		Files:           make([]api.SessionFile, 0, len(d.Files)),
 		KeyboardHeatmap: keyboardHeatmap(d.KeyCounts),
 	}
 	for _, l := range d.Langs {
-		out.Langs = append(out.Langs, api.SessionLanguage{
-			Lang:      languages.DisplayName(l.Lang),
-			DurationS: l.Seconds,
-			Pct:       percent(l.Seconds, d.Duration()),
-		})
+		out.Langs = append(out.Langs, sessionLanguage(languages.DisplayName(l.Lang), l.Seconds, d))
+	}
+	if d.OtherSeconds > 0 { // so that the seconds still add up
+		out.Langs = append(out.Langs, sessionLanguage(otherLanguages, d.OtherSeconds, d))
 	}
 	for _, f := range d.Files {
 		out.Files = append(out.Files, api.SessionFile{Path: f.Path, Changes: f.Changes})
 	}
 	return out
+}
+
+// otherLanguages is the name of what is too much to list. No language's key can be it: keys are in lower case.
+const otherLanguages = "Other"
+
+func sessionLanguage(name string, seconds int64, d *sessions.Detail) api.SessionLanguage {
+	return api.SessionLanguage{Lang: name, DurationS: seconds, Pct: percent(seconds, d.Duration())}
 }
 
 // percent is a share of the whole in per cent, rounded to two decimals, for display: rounded shares need not add up to 100,

@@ -39,6 +39,10 @@ func ReadBody(r io.Reader, contentEncoding string, l Limits) ([]byte, error) {
 	return nil, badRequest("the content encoding is not supported: use gzip or none")
 }
 
+// TooLarge says of a body of n bytes, as it is sent, that it is over the limit whatever its encoding: nobody has to wait
+// for it.
+func (l Limits) TooLarge(n int64) bool { return n > l.MaxBytes+gzipSlack }
+
 // RecycleBody gives the memory of a body from ReadBody back. A Batch does not point into it.
 func RecycleBody(body []byte) {
 	if cap(body) > 0 {

@@ -1,6 +1,6 @@
 package ingest
 
-import "bytes"
+import "strings"
 
 // mostDepth is how deep containers nest in a body before what is inside of them is left out. Nothing that the contract
 // has lies deeper than the values of key_freq, at 4, where a container is of the wrong type whatever is in it.
@@ -186,7 +186,7 @@ func (s *scan) text() bool {
 func (s *scan) escape() bool {
 	c := s.peek()
 	if c != 'u' {
-		ok := c != 0 && bytes.IndexByte([]byte(`"\/bfnrt`), c) >= 0
+		ok := c != 0 && strings.IndexByte(`"\/bfnrt`, c) >= 0
 		if ok {
 			s.i++
 		}

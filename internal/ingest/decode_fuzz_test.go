@@ -1,12 +1,14 @@
 package ingest
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/big"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/activity"

@@ -2,12 +2,25 @@ package leaderboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
+
+// ErrAway means that Redis did not answer. While it does not, pages come from Postgres.
+var ErrAway = errors.New("no answer from Redis")
+
+// away marks an error that says so.
+func away(err error) error {
+	if answered(err) || errors.Is(err, errAnswer) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrAway, err)
+}
 
 // Boards are the boards in Redis, as their publisher sees them. It holds no state and is safe for concurrent use.
 type Boards struct {
@@ -43,7 +56,8 @@ const (
 	// Absent means that Redis has nothing of the board and that nobody is building it. There is nothing to publish into:
 	// whoever builds it reads what was committed before the publication was made.
 	Absent
-	// Building means that somebody is building the board and may have read before the publication was made.
+	// Building means that somebody is building the board and may have read before the publication was made. Removals may
+	// have been noted nevertheless: see the outcome's Noted.
 	Building
 	// OtherBoard means that the board is of another generation, which the outcome names.
 	OtherBoard
@@ -58,6 +72,7 @@ type Outcome struct {
 	Verdict    Verdict
 	Generation string // with OtherBoard
 	Refused    []int  // with Taken: positions of the rows that the board knows a newer version of
+	Noted      bool   // with Building: the board will come up without the users that were to be removed
 	Err        error  // with Broken
 }
 
@@ -66,7 +81,7 @@ type Outcome struct {
 func (b *Boards) Time(ctx context.Context) (time.Time, error) {
 	t, err := b.rdb.Time(ctx).Result()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("ask Redis for the time: %w", err)
+		return time.Time{}, fmt.Errorf("ask Redis for the time: %w", away(err))
 	}
 	return t.Truncate(time.Second), nil
 }
@@ -86,7 +101,7 @@ func (b *Boards) Publish(ctx context.Context, pubs []Publication) ([]Outcome, er
 		}
 		some, err := b.publish(ctx, pubs[:n])
 		if err != nil {
-			return nil, fmt.Errorf("publish to boards: %w", err)
+			return nil, fmt.Errorf("publish to boards: %w", away(err))
 		}
 		outcomes = append(outcomes, some...)
 		pubs = pubs[n:]
@@ -95,6 +110,24 @@ func (b *Boards) Publish(ctx context.Context, pubs []Publication) ([]Outcome, er
 }
 
 func (b *Boards) publish(ctx context.Context, pubs []Publication) ([]Outcome, error) {
+	outcomes, err := b.send(ctx, pubs)
+	if err != nil {
+		return nil, err
+	}
+	var full []int
+	for i := range outcomes {
+		if outcomes[i].noMemory() && pubs[i].removes() {
+			full = append(full, i)
+		}
+	}
+	if len(full) == 0 {
+		return outcomes, nil
+	}
+	return outcomes, b.dropAndSend(ctx, pubs, outcomes, full)
+}
+
+// send runs the script once for each publication.
+func (b *Boards) send(ctx context.Context, pubs []Publication) ([]Outcome, error) {
 	calls := make([]call, len(pubs))
 	for i := range pubs {
 		calls[i] = pubs[i].call()
@@ -113,6 +146,36 @@ func (b *Boards) publish(ctx context.Context, pubs []Publication) ([]Outcome, er
 	return outcomes, nil
 }
 
+// dropAndSend removes boards of which somebody is to be removed and that Redis has no memory to write to: a full Redis still
+// takes UNLINK. Readers turn to Postgres at once. What became of the publications the script then says.
+func (b *Boards) dropAndSend(ctx context.Context, pubs []Publication, outcomes []Outcome, full []int) error {
+	pipe := b.rdb.Pipeline()
+	again := make([]Publication, len(full))
+	for n, i := range full {
+		k := pubs[i].Board.keys()
+		pipe.Unlink(ctx, k.scores, k.members)
+		again[n] = pubs[i]
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("drop boards for want of memory: %w", err)
+	}
+	repeated, err := b.send(ctx, again)
+	if err != nil {
+		return err
+	}
+	for n, i := range full {
+		outcomes[i] = repeated[n]
+	}
+	return nil
+}
+
+func (o *Outcome) noMemory() bool { return o.Verdict == Broken && redis.HasErrorPrefix(o.Err, "OOM") }
+
+// removes says whether a publication removes anybody.
+func (p *Publication) removes() bool {
+	return slices.ContainsFunc(p.Rows, func(r Row) bool { return r.Seconds == 0 })
+}
+
 func (p *Publication) call() call {
 	k := p.Board.keys()
 	args := make([]any, 0, 2+4*len(p.Rows))
@@ -125,7 +188,7 @@ func (p *Publication) call() call {
 		}
 		args = append(args, memberOf(r.User), r.Version, r.Seconds, facts)
 	}
-	return call{keys: []string{k.scores, k.members, k.building}, args: args}
+	return call{keys: []string{k.scores, k.members, k.building, k.notes}, args: args}
 }
 
 // outcomeOf reads what publish.lua returned for a number of rows.
@@ -149,6 +212,8 @@ func outcomeOf(cmd *redis.Cmd, rows int) Outcome {
 		}
 	case int64(4):
 		return Outcome{Verdict: ReadTooLong}
+	case int64(5):
+		return Outcome{Verdict: Building, Noted: true}
 	}
 	return broken(errAnswer)
 }
@@ -185,12 +250,12 @@ func (b *Boards) States(ctx context.Context, boards []Board) ([]State, error) {
 	}
 	cmds, err := runMany(ctx, b.rdb, stateScript, calls)
 	if err != nil {
-		return nil, fmt.Errorf("ask for the state of boards: %w", err)
+		return nil, fmt.Errorf("ask for the state of boards: %w", away(err))
 	}
 	states := make([]State, len(boards))
 	for i, cmd := range cmds {
 		if states[i], err = stateOf(cmd); err != nil {
-			return nil, fmt.Errorf("ask for the state of boards: %w", err)
+			return nil, fmt.Errorf("ask for the state of boards: %w", away(err))
 		}
 	}
 	return states, nil
@@ -230,7 +295,7 @@ func (b *Boards) Existing(ctx context.Context, boards []Board) ([]Board, error) 
 			cmds[i] = pipe.Exists(ctx, k.scores, k.members, k.building)
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, fmt.Errorf("ask which boards exist: %w", err)
+			return nil, fmt.Errorf("ask which boards exist: %w", away(err))
 		}
 		for i, cmd := range cmds {
 			if cmd.Val() > 0 {

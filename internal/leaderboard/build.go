@@ -100,10 +100,12 @@ func (w *build) run(ctx context.Context, now time.Time) (rows int64, err error) 
 	return rows, err
 }
 
-// buildKeys are the keys of the build's scripts; those that do not touch the board take the first three.
+// buildKeys are the keys of the build's scripts; those that do not touch the board take the first asideCount.
 func (w *build) buildKeys() []string {
-	return []string{w.aside.scores, w.aside.members, w.keys.building, w.keys.scores, w.keys.members}
+	return []string{w.aside.scores, w.aside.members, w.keys.building, w.keys.notes, w.keys.scores, w.keys.members}
 }
+
+const asideCount = 4
 
 func (w *build) begin(ctx context.Context) error {
 	ok, err := beginScript.Run(ctx, w.rdb, w.buildKeys(), w.generation, tokenLife.Milliseconds(), asideLife.Milliseconds()).Bool()
@@ -119,8 +121,9 @@ func (w *build) begin(ctx context.Context) error {
 // fill walks the totals in the order of the board. They may move meanwhile: see doc.go for why that is right.
 func (w *build) fill(ctx context.Context) (int64, error) {
 	var total int64
+	v := view{db: w.db, board: w.board, langs: w.langs}
 	for from := top; ; {
-		rows, err := readBelow(ctx, w.db, w.board, from, chunkRows)
+		rows, err := v.below(ctx, from, chunkRows)
 		if err != nil {
 			return total, err
 		}
@@ -144,7 +147,7 @@ func (w *build) write(ctx context.Context, rows []standing) error {
 		r := &rows[i]
 		args = append(args, memberOf(r.user), r.seconds, packMember(r.version, r.facts))
 	}
-	ok, err := fillScript.Run(ctx, w.rdb, w.buildKeys()[:3], args...).Bool()
+	ok, err := fillScript.Run(ctx, w.rdb, w.buildKeys()[:asideCount], args...).Bool()
 	return heldOn("fill", ok, err)
 }
 
@@ -167,7 +170,7 @@ func heldOn(step string, ok bool, err error) error {
 func (w *build) discard(ctx context.Context) {
 	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 	defer cancel()
-	if err := discardScript.Run(dctx, w.rdb, w.buildKeys()[:3], w.generation).Err(); err != nil {
+	if err := discardScript.Run(dctx, w.rdb, w.buildKeys()[:asideCount], w.generation).Err(); err != nil {
 		w.log.WarnContext(dctx, "could not discard a failed build: its keys expire", "board", w.board.tag(), "err", err)
 	}
 }
@@ -177,6 +180,7 @@ type Ensured struct {
 	Boards int   // boards that should be there
 	Built  int   // made by this call
 	Busy   int   // being built by somebody else
+	Failed int   // builds that were begun here, or would have been, and came to nothing
 	Rows   int64 // in the built ones
 }
 
@@ -208,6 +212,7 @@ func (b *Builder) EnsureKept(ctx context.Context, now time.Time) (Ensured, error
 		case errors.Is(err, ErrBuilding):
 			done.Busy++
 		default:
+			done.Failed++
 			errs = append(errs, err)
 		}
 		if len(errs) >= maxFailures || ctx.Err() != nil {

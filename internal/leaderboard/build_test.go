@@ -158,14 +158,14 @@ func TestAStaleBuilderWritesNothing(t *testing.T) {
 // TestABuildThatLosesAnAsideKeyIsGivenUp: what came before the loss would be missing from the board.
 func TestABuildThatLosesAnAsideKeyIsGivenUp(t *testing.T) {
 	t.Parallel()
-	for _, suffix := range []string{":z", ":m"} {
+	for _, suffix := range []string{":build:*:z", ":build:*:m"} {
 		for stopAt := 2; stopAt <= 3; stopAt++ {
 			f := newFixture(t)
 			b := boardOf(calendar.PeriodDay, "")
 			f.seed(b, 2*chunkRows) // the third page is empty: after it comes the swap
 			builder := f.stoppingBuilder(func(query int) {
 				if query == stopAt {
-					aside := f.keys("*:build:*" + suffix)
+					aside := f.keys("*" + suffix)
 					require.Len(t, aside, 1)
 					require.NoError(t, f.rdb.Del(t.Context(), aside...).Err())
 				}
@@ -209,7 +209,7 @@ func TestAKilledBuilderLeavesNothingForLong(t *testing.T) {
 		if query != 3 {
 			return
 		}
-		require.Len(t, f.keys("*"), 3)
+		require.Len(t, f.keys("*"), 4)
 		for _, key := range f.keys("*") {
 			require.Positive(t, f.rdb.PTTL(t.Context(), key).Val(), key)
 		}
@@ -240,7 +240,7 @@ func TestBuildScriptsMayBeSentTwice(t *testing.T) {
 	b := boardOf(calendar.PeriodDay, "")
 	want := f.seed(b, 3)
 	w := f.newBuild(b)
-	rows, err := readBelow(t.Context(), f.pool, b, top, 10)
+	rows, err := view{db: f.pool, board: b, langs: testLangs}.below(t.Context(), top, 10)
 	require.NoError(t, err)
 	for range 2 {
 		require.NoError(t, w.begin(t.Context()))

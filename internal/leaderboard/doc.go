@@ -26,7 +26,7 @@
 // with the negated time of the removal (Redis's clock, seconds) as its score. Every range a page is made from therefore
 // ends at score 0. Tombstones are pruned when they are a day old.
 //
-// A third key, the building token, exists while somebody builds the board, and two aside keys are filled meanwhile.
+// While somebody builds the board there are a building token, a hash of notes, and two aside keys that are filled.
 // Boards of days, weeks and months expire at the end of the second span after their own, when nobody publishes into them
 // any more; the two keys expire at the same instant.
 //
@@ -35,7 +35,7 @@
 // Only package outbox publishes. A publication holds absolute seconds, the version that they were read with, the
 // generation that was learned before they were read, and the time of that read. The script refuses
 //
-//   - everything, when there is no mark: it writes nothing (it removes what remains) and says whether somebody is building;
+//   - everything, when there is no mark: it writes no row (it removes what remains) and says whether somebody is building;
 //   - everything, when the generation is another one. The board was built anew since, maybe from a later state than the
 //     publication's, and its tombstones are gone;
 //   - everything, when it was read more than an hour ago by Redis's clock: tombstones live for a day, so a publisher that
@@ -43,6 +43,10 @@
 //   - a single user, when the board holds a newer version of it, be it a place or a tombstone.
 //
 // What is refused stays in the outbox.
+//
+// A removal must not wait: whoever goes off is answered once nobody is shown any more. While a board is being built, the
+// script therefore notes removals and their versions for the swap. And a Redis that is full refuses to write tombstones, but
+// still removes keys: then the whole board goes, and readers turn to Postgres. Growth waits for memory instead.
 //
 // # Building
 //
@@ -54,7 +58,12 @@
 //   - From the removal to the swap there is no mark, so nobody publishes into the board, and whoever changes meanwhile
 //     stays in the outbox. A change that was published before the removal was committed before every page was read, so
 //     the walk sees it. Hence a walk by (seconds, user) over moving totals may miss or repeat only users who are pending,
-//     and these are published after the swap. So is a user who was taken in and went off since.
+//     and these are published after the swap.
+//   - Whoever was taken in and left since was noted, and swap.lua puts a tombstone of the noted version in the place of what
+//     the builder read, unless that is of a newer version: somebody who left, and came back before the builder read. A note
+//     only makes the swapped board right from its first moment. The user stays in the outbox, since the note goes with a
+//     build that fails; and a note of an older version than the truth hides only somebody who is pending. Notes carry the
+//     generation of their build. Without them, or with another build's, the build is given up.
 //   - A publication to a board that has neither mark nor token counts as done: whoever builds it later reads later. With a
 //     token it does not, since that builder may have read before.
 //   - The aside keys carry the mark from the start. If one is evicted, or Redis restarts, the next chunk or the swap sees
@@ -66,9 +75,15 @@
 // # Reading
 //
 // Reader serves kept spans from Redis and everything else from Postgres, and kept spans too when the board is not whole
-// or Redis does not answer; after several failures in a row it stops asking Redis for a moment. It never builds. Rank is
-// one more than the number of users with more seconds (1, 2, 2, 4). A cursor is a place (seconds, user), not an index:
-// whoever did not move is neither repeated nor missed, whatever others do. Streaks and deltas are decided when read.
+// or Redis does not answer; after one failure it leaves Redis alone for a moment. It never builds. Few reads of Postgres run
+// at a time, and the others are told to come back: a deep page costs as much as the board is long. Rank is one more than
+// the number of users with more seconds (1, 2, 2, 4). Streaks and deltas are decided when read.
+//
+// A cursor is a place (seconds, user), not an index: whoever did not move is neither repeated nor missed, whatever others
+// do. Boards are public and user ids are not, so its user is not the last entry's. It is a place between that entry and the
+// next one, which means the same, holds no more of the id than tells the two apart, and needs neither of them to stay.
+//
+// Only languages that have boards are shown as somebody's top language: other names are free text.
 //
 // # Failures
 //
@@ -76,6 +91,9 @@
 //	one key of a board evicted, FLUSHALL Postgres answers        next cycle's EnsureKept builds
 //	Redis restarted, with data or not    Postgres answers        run id or mark differ: built anew
 //	Redis down, hung or cut off          Postgres answers        nothing is lost: the outbox keeps all
+//	Redis full                           boards of those who     memory: then the outbox publishes, and what was
+//	                                     leave: Postgres answers dropped is built anew; others stay behind
+//	notes of a build lost                Postgres answers        the swap gives the build up; built anew
 //	builder killed                       Postgres answers        token and aside keys expire; built anew
 //	builder stopped, woken after another nothing                 its token is gone: it discards
 //	publisher stopped, woken later       nothing                 refused by version, generation or age

@@ -14,7 +14,7 @@ import (
 type Facts struct {
 	Handle      string
 	AvatarURL   string        // "" when there is none
-	TopLang     string        // key of the user's language with most seconds in the span, ties to the smaller; "" for none
+	TopLang     string        // the user's language with most seconds in the span, of those that have boards; ties to the smaller key
 	StreakFirst *calendar.Day // first and last day of the latest run of active days
 	StreakLast  *calendar.Day
 	Zone        string // the user's present zone, an IANA name

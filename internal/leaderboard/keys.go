@@ -14,16 +14,17 @@ func (b Board) tag() string {
 	return "{lb:" + string(b.Period) + ":" + b.StartsOn.String() + ":" + url.QueryEscape(b.Lang) + "}"
 }
 
-// boardKeys are the keys of one board, in the order in which every script takes them.
+// boardKeys are the keys of one board.
 type boardKeys struct {
 	scores   string // sorted set: user -> seconds
 	members  string // hash: user -> version and facts; and the mark
 	building string // string: the token of who builds the board; expires
+	notes    string // hash: user who is to be left out of what is being built -> version; and the token; expires
 }
 
 func (b Board) keys() boardKeys {
 	tag := b.tag()
-	return boardKeys{scores: tag + ":z", members: tag + ":m", building: tag + ":building"}
+	return boardKeys{scores: tag + ":z", members: tag + ":m", building: tag + ":building", notes: tag + ":notes"}
 }
 
 // asideKeys are where the build of one generation gathers its rows; they expire.

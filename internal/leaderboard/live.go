@@ -39,25 +39,19 @@ func (l live) page(ctx context.Context, b Board, r request) (*slice, error) {
 
 // sliceOf reads the answer of page.lua.
 func sliceOf(values []any) (*slice, error) {
-	if len(values) != 7 {
+	if len(values) != 6 {
 		return nil, errAnswer
 	}
-	numbers, err := integers(values[:4])
-	own, okOwn := values[4].([]any)
-	scores, okScores := values[5].([]any)
-	members, okMembers := values[6].([]any)
-	if err != nil || !okOwn || !okScores || !okMembers || len(scores) != 2*len(members) {
+	numbers, err := integers(values[:3])
+	own, okOwn := values[3].([]any)
+	scores, okScores := values[4].([]any)
+	members, okMembers := values[5].([]any)
+	if err != nil || !okOwn || !okScores || !okMembers {
 		return nil, errAnswer
 	}
-	s := &slice{updatedAt: time.UnixMilli(numbers[0]).UTC(), more: numbers[3] == 1, rows: make([]standing, len(members))}
-	for i := range members {
-		user, ok := scores[2*i].(string)
-		if !ok {
-			return nil, errAnswer
-		}
-		if s.rows[i], err = liveStanding(user, scores[2*i+1], members[i]); err != nil {
-			return nil, err
-		}
+	s := &slice{updatedAt: time.UnixMilli(numbers[0]).UTC()}
+	if s.rows, s.next, err = liveRows(scores, members); err != nil {
+		return nil, err
 	}
 	setRanks(s.rows, numbers[1], numbers[2])
 	if len(own) == 0 {
@@ -65,6 +59,25 @@ func sliceOf(values []any) (*slice, error) {
 	}
 	s.me, err = ownStanding(own)
 	return s, err
+}
+
+// liveRows reads the rows of a page, and the place after them if there is one.
+func liveRows(scores, members []any) (rows []standing, next *place, err error) {
+	n := 2 * len(members)
+	if len(scores) != n && len(scores) != n+2 {
+		return nil, nil, errAnswer
+	}
+	rows = make([]standing, len(members))
+	for i := range members {
+		if rows[i], err = liveStanding(scores[2*i], scores[2*i+1], members[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(scores) == n {
+		return rows, nil, nil
+	}
+	p, err := livePlace(scores[n], scores[n+1])
+	return rows, &p, err
 }
 
 // ownStanding reads an own place: rank, seconds, value. It does not name the user, whom the caller knows.
@@ -81,19 +94,28 @@ func ownStanding(own []any) (*standing, error) {
 	return &me, err
 }
 
-func liveStanding(member string, score, value any) (standing, error) {
-	user, err := uuid.Parse(member)
-	scoreText, okScore := score.(string)
-	text, okText := value.(string)
-	if err != nil || !okScore || !okText {
+func liveStanding(member, score, value any) (standing, error) {
+	text, ok := value.(string)
+	if !ok {
 		return standing{}, errAnswer
 	}
-	seconds, errSeconds := strconv.ParseInt(scoreText, 10, 64)
+	p, errPlace := livePlace(member, score)
 	version, facts, errMember := unpackMember(text)
-	if err := errors.Join(errSeconds, errMember); err != nil {
+	if err := errors.Join(errPlace, errMember); err != nil {
 		return standing{}, fmt.Errorf("read board: %w", err)
 	}
-	return standing{place: place{seconds: seconds, user: user}, version: version, facts: facts}, nil
+	return standing{place: p, version: version, facts: facts}, nil
+}
+
+func livePlace(member, score any) (place, error) {
+	memberText, okMember := member.(string)
+	scoreText, okScore := score.(string)
+	if !okMember || !okScore {
+		return place{}, errAnswer
+	}
+	user, errUser := uuid.Parse(memberText)
+	seconds, errSeconds := strconv.ParseInt(scoreText, 10, 64)
+	return place{seconds: seconds, user: user}, errors.Join(errUser, errSeconds)
 }
 
 // ranks are the ranks of those of the users that have a place, or nil when there is no whole board. At least one user

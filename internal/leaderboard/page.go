@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/commma/commma/internal/calendar"
+	"github.com/commma/commma/internal/zones"
 )
 
 // MaxLimit is the largest page. Scripts rely on it being small.
@@ -35,7 +38,7 @@ type Entry struct {
 	AvatarURL  *string
 	Seconds    int64
 	Rank       int64   // one more than the number of users with more seconds
-	TopLang    *string // language key
+	TopLang    *string // key of a language that has boards
 	StreakDays int64
 	Delta      *int64 // rank in the span before less Rank; nil when absent then, and for all time
 }
@@ -52,7 +55,7 @@ type standing struct {
 type slice struct {
 	updatedAt time.Time
 	rows      []standing
-	more      bool
+	next      *place // of the row that follows them, nil at the end of the board
 	me        *standing
 }
 
@@ -84,7 +87,7 @@ func (s *standing) entry(now time.Time) Entry {
 	f := &s.facts
 	return Entry{
 		UserID: s.user, Handle: f.Handle, AvatarURL: orNil(f.AvatarURL), Seconds: s.seconds, Rank: s.rank,
-		TopLang: orNil(f.TopLang), StreakDays: StreakDays(f.StreakFirst, f.StreakLast, locationOf(f.Zone), now),
+		TopLang: orNil(f.TopLang), StreakDays: calendar.StreakDays(f.StreakFirst, f.StreakLast, zones.DayAt(now, f.Zone)),
 	}
 }
 
@@ -101,8 +104,8 @@ func (s *slice) page(b Board, now time.Time) Page {
 	for i := range s.rows {
 		p.Entries[i] = s.rows[i].entry(now)
 	}
-	if s.more && len(s.rows) > 0 {
-		cursor := s.rows[len(s.rows)-1].cursor()
+	if s.next != nil && len(s.rows) > 0 {
+		cursor := between(s.rows[len(s.rows)-1].place, *s.next).cursor()
 		p.NextCursor = &cursor
 	}
 	if s.me != nil {

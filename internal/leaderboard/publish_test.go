@@ -25,7 +25,7 @@ const (
 	guardMark = `if not gen then
   -- What remains of it must not come back whole, should a server that made it take over again.
   redis.call('UNLINK', KEYS[1], KEYS[2])
-  return { redis.call('EXISTS', KEYS[3]) + 1 }
+  return redis.call('EXISTS', KEYS[3]) == 1 and note_removals(redis.call('GET', KEYS[3])) or { 1 }
 end`
 	guardGeneration = `if gen ~= ARGV[1] then return { 3, gen } end`
 	guardAge        = `if now - tonumber(ARGV[2]) > READ_TTL then return { 4 } end`

@@ -1,6 +1,8 @@
 package leaderboard
 
 import (
+	"bytes"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -13,34 +15,6 @@ import (
 	"github.com/commma/commma/internal/calendar"
 )
 
-func TestStreakDays(t *testing.T) {
-	t.Parallel()
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	require.NoError(t, err)
-	day := func(d int) *calendar.Day { v := calendar.Date(2026, time.June, d); return &v }
-	// 22:30 UTC on the 10th is 00:30 on the 11th in Berlin.
-	late := time.Date(2026, time.June, 10, 22, 30, 0, 0, time.UTC)
-	for _, c := range []struct {
-		name        string
-		first, last *calendar.Day
-		zone        *time.Location
-		now         time.Time
-		want        int64
-	}{
-		{"none", nil, nil, time.UTC, late, 0},
-		{"ends today", day(8), day(10), time.UTC, late, 3},
-		{"ends yesterday", day(8), day(9), time.UTC, late, 2},
-		{"ended before", day(8), day(8), time.UTC, late, 0},
-		{"yesterday here is before there", day(8), day(9), berlin, late, 0},
-		{"one second earlier it is not", day(8), day(9), berlin, late.Add(-30*time.Minute - time.Second), 2},
-		{"ahead, after travelling west", day(10), day(11), time.UTC, late, 2},
-	} {
-		require.Equal(t, c.want, StreakDays(c.first, c.last, c.zone, c.now), c.name)
-	}
-	require.Equal(t, time.UTC, locationOf("Nowhere/Atall"))
-	require.Equal(t, "Asia/Calcutta", locationOf("Asia/Calcutta").String())
-}
-
 func TestKeysNeverCollide(t *testing.T) {
 	t.Parallel()
 	span := calendar.SpanOf(calendar.PeriodWeek, calendar.Date(2026, time.November, 25))
@@ -51,7 +25,7 @@ func TestKeysNeverCollide(t *testing.T) {
 		require.NotContains(t, seen, k.scores, "%q and %q", lang, seen[k.scores])
 		seen[k.scores] = lang
 		// The first { and the first } after it delimit what Cluster hashes: the whole tag must lie between them.
-		for _, key := range []string{k.scores, k.members, k.building, b.aside("0").scores, b.aside("0").members} {
+		for _, key := range []string{k.scores, k.members, k.building, k.notes, b.aside("0").scores, b.aside("0").members} {
 			require.Equal(t, b.tag(), key[:strings.IndexByte(key, '}')+1])
 		}
 	}
@@ -81,17 +55,45 @@ func TestMemberRoundTrip(t *testing.T) {
 
 func TestCursor(t *testing.T) {
 	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := place{seconds: rapid.Int64Range(1, maxSeconds).Draw(t, "seconds")}
+		copy(p.user[:], rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0x80, 0xff}), 0, 16).Draw(t, "user"))
+		got, err := parseCursor(p.cursor())
+		require.NoError(t, err)
+		require.Equal(t, p, got)
+	})
 	p := place{seconds: 5_000_000_000, user: uuid.MustParse("0190c0de-0000-7000-8000-00000000abcd")}
-	got, err := parseCursor(p.cursor())
-	require.NoError(t, err)
-	require.Equal(t, p, got)
 	for _, bad := range []string{
-		"x", "====", p.cursor() + "A", p.cursor()[1:], p.cursor() + "=", "😀",
+		"x", "====", p.cursor() + "A", p.cursor()[1:], p.cursor() + "=", "😀", p.cursor()[:8],
+		cursorEncoding.EncodeToString([]byte{0, 0, 0, 0, 0, 0, 0, 7, 1, 0}), // the one that says the same is shorter
 		place{seconds: 0}.cursor(), place{seconds: maxSeconds + 1}.cursor(), place{seconds: -1}.cursor(),
 	} {
 		_, err := Query{Cursor: bad}.request()
 		require.ErrorIs(t, err, ErrBadCursor, bad)
 	}
+}
+
+// TestCursorsLieBetweenTwoPlaces, so that nobody is seen twice or missed, and give hardly anything of an id away.
+func TestCursorsLieBetweenTwoPlaces(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 2, 0x7f, 0x80, 0xff}), 16, 16)
+		last, next := uuid.UUID(id.Draw(t, "last")), uuid.UUID(id.Draw(t, "next"))
+		if last == next {
+			return
+		}
+		if bytes.Compare(last[:], next[:]) < 0 {
+			last, next = next, last
+		}
+		p := between(place{7, last}, place{7, next})
+		require.EqualValues(t, 7, p.seconds)
+		require.LessOrEqual(t, bytes.Compare(p.user[:], last[:]), 0, "who comes after last comes after it")
+		require.Positive(t, bytes.Compare(p.user[:], next[:]), "next comes after it")
+		n, both := new(big.Int).SetBytes(p.user[:]), new(big.Int).SetBytes(next[:])
+		differ := new(big.Int).Xor(both, new(big.Int).SetBytes(last[:])).BitLen() - 1
+		require.EqualValues(t, differ, n.TrailingZeroBits(), "not a bit of last beyond the one that differs")
+		require.Equal(t, place{seconds: 7}, between(place{7, last}, place{6, next}), "nothing of it")
+	})
 }
 
 func TestQueryBoundsItsLimit(t *testing.T) {

@@ -3,6 +3,7 @@ package leaderboard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -10,52 +11,94 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/commma/commma/internal/languages"
 )
+
+// ErrBusy means that too many pages are being read from Postgres. The request may be repeated later.
+var ErrBusy = errors.New("too many boards are being read")
 
 // ReaderConfig configures a Reader. Zero values mean the defaults.
 type ReaderConfig struct {
 	// RedisTimeout bounds a question to Redis, after which Postgres answers. Default 500 ms. The client must have
 	// ContextTimeoutEnabled, or its own timeouts count.
 	RedisTimeout time.Duration
-	// MissingFunc is called when a kept board is not whole, from the request: it must only note that it wants building.
+	// PostgresReads bounds how many reads of Postgres run at a time. Deep pages and old spans cost as much as the board is
+	// long, and everything else needs the pool too. Default 3.
+	PostgresReads int
+	// PostgresWait bounds the wait for one of them, after which the answer is ErrBusy. Default 2 s.
+	PostgresWait time.Duration
+	// Languages are the keys that have boards; only they are shown as somebody's top language. Default languages.Keys.
+	Languages []string
+	// MissingFunc is called when a kept board is not whole though Postgres has places for it, from the request: it must only
+	// note that the board wants building.
 	MissingFunc func(Board)
 	Log         *slog.Logger // default: none
 }
 
 const (
-	defaultRedisTimeout = 500 * time.Millisecond
-	// After this many failures in a row Redis is left alone for a moment, so that a hung Redis does not cost every
-	// request its timeout.
-	breakerFailures = 5
-	breakerPause    = 2 * time.Second
+	defaultRedisTimeout  = 500 * time.Millisecond
+	defaultPostgresReads = 3
+	defaultPostgresWait  = 2 * time.Second
+	// breakerPause is how long Redis is left alone after it failed, so that a hung Redis does not cost every request its
+	// timeout.
+	breakerPause = 2 * time.Second
 )
+
+func (c ReaderConfig) withDefaults() ReaderConfig {
+	if c.RedisTimeout <= 0 {
+		c.RedisTimeout = defaultRedisTimeout
+	}
+	if c.PostgresReads <= 0 {
+		c.PostgresReads = defaultPostgresReads
+	}
+	if c.PostgresWait <= 0 {
+		c.PostgresWait = defaultPostgresWait
+	}
+	if c.Languages == nil {
+		c.Languages = languages.Keys()
+	}
+	if c.MissingFunc == nil {
+		c.MissingFunc = func(Board) {}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
 
 // Reader reads pages of boards: from Redis, else from Postgres. It is safe for concurrent use.
 type Reader struct {
 	live    live
 	truth   truth
+	reads   chan struct{} // holds an element for each read of Postgres
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	cfg     ReaderConfig
 }
 
 // NewReader makes a Reader.
 func NewReader(pool *pgxpool.Pool, rdb redis.UniversalClient, cfg ReaderConfig) *Reader {
-	if cfg.RedisTimeout <= 0 {
-		cfg.RedisTimeout = defaultRedisTimeout
+	cfg = cfg.withDefaults()
+	return &Reader{
+		live: live{rdb}, truth: truth{pool: pool, langs: cfg.Languages}, reads: make(chan struct{}, cfg.PostgresReads),
+		breaker: newBreaker(), cfg: cfg,
 	}
-	if cfg.MissingFunc == nil {
-		cfg.MissingFunc = func(Board) {}
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Reader{live: live{rdb}, truth: truth{pool}, cfg: cfg, breaker: gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		Name:        "boards",
-		Timeout:     breakerPause,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
-		// A client that went away says nothing about Redis.
-		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, context.Canceled) },
-	})}
+}
+
+// errAbandoned marks a failure that is not Redis's: the request was given up while it waited.
+var errAbandoned = errors.New("the request was given up")
+
+// newBreaker gives Redis up at the first question that it did not answer, which took the whole timeout. Then one request at
+// a time may try again.
+func newBreaker() *gobreaker.CircuitBreaker[struct{}] {
+	return gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:         "boards",
+		MaxRequests:  1,
+		Timeout:      breakerPause,
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures > 0 },
+		IsSuccessful: func(err error) bool { return err == nil || answered(err) || errors.Is(err, errAnswer) },
+		IsExcluded:   func(err error) bool { return errors.Is(err, errAbandoned) },
+	})
 }
 
 type pageKind string
@@ -90,13 +133,14 @@ func (q Query) request() (request, error) {
 	return r, err
 }
 
-// Page reads a part of a board as it is at now. The error is ErrBadCursor, or that of Postgres when it was needed.
+// Page reads a part of a board as it is at now. The error is ErrBadCursor, ErrBusy, or that of Postgres when it was needed.
 func (r *Reader) Page(ctx context.Context, now time.Time, b Board, q Query) (Page, error) {
 	req, err := q.request()
 	if err != nil {
 		return Page{}, err
 	}
-	s, err := r.slice(ctx, now, b, req)
+	v := visit{Reader: r, now: now}
+	s, err := v.slice(ctx, b, req)
 	if err != nil {
 		return Page{}, err
 	}
@@ -104,45 +148,80 @@ func (r *Reader) Page(ctx context.Context, now time.Time, b Board, q Query) (Pag
 		s.me.user = req.me
 	}
 	p := s.page(b, now)
-	if err := r.setDeltas(ctx, now, b, &p); err != nil {
+	if err := v.setDeltas(ctx, b, &p); err != nil {
 		return Page{}, err
 	}
 	return p, nil
 }
 
-func (r *Reader) slice(ctx context.Context, now time.Time, b Board, req request) (*slice, error) {
-	var s *slice
-	if isKept(b.Span, now) && r.ask(ctx, b, func(ctx context.Context) (whole bool, err error) {
-		s, err = r.live.page(ctx, b, req)
-		return s != nil, err
-	}) {
-		return s, nil
-	}
-	return r.truth.page(ctx, now, b, req)
+// visit is one request's use of a Reader.
+type visit struct {
+	*Reader
+	now    time.Time
+	failed bool // Redis failed: it is not asked a second time
 }
 
-// ask asks Redis, if it is worth asking, and says whether the answer is one. Whatever goes wrong is for Postgres to make
-// good, so it is only logged.
-func (r *Reader) ask(ctx context.Context, b Board, question func(ctx context.Context) (whole bool, err error)) bool {
-	whole := false
-	_, err := r.breaker.Execute(func() (struct{}, error) {
-		tctx, cancel := context.WithTimeout(ctx, r.cfg.RedisTimeout)
+func (v *visit) slice(ctx context.Context, b Board, req request) (s *slice, err error) {
+	asked := isKept(b.Span, v.now) && v.ask(ctx, b, func(ctx context.Context) error {
+		s, err = v.live.page(ctx, b, req)
+		return err
+	})
+	if asked && s != nil {
+		return s, nil
+	}
+	err = v.fromPostgres(ctx, func(ctx context.Context) error {
+		s, err = v.truth.page(ctx, v.now, b, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if asked && (len(s.rows) > 0 || s.me != nil) {
+		v.cfg.MissingFunc(b)
+	}
+	return s, nil
+}
+
+// ask asks Redis, if it is worth asking, and says whether it answered. Whatever goes wrong is for Postgres to make good, so
+// it is only logged.
+func (v *visit) ask(ctx context.Context, b Board, question func(ctx context.Context) error) (answered bool) {
+	if v.failed {
+		return false
+	}
+	_, err := v.breaker.Execute(func() (struct{}, error) {
+		tctx, cancel := context.WithTimeout(ctx, v.cfg.RedisTimeout)
 		defer cancel()
-		var err error
-		whole, err = question(tctx)
+		err := question(tctx)
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", errAbandoned, err)
+		}
 		return struct{}{}, err
 	})
-	switch {
-	case err == nil && !whole:
-		r.cfg.MissingFunc(b)
-	case err != nil && !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests):
-		r.cfg.Log.WarnContext(ctx, "could not read a board from Redis", "board", b.tag(), "err", err)
+	v.failed = err != nil
+	if err != nil && !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests) &&
+		!errors.Is(err, errAbandoned) {
+		v.cfg.Log.WarnContext(ctx, "could not read a board from Redis", "board", b.tag(), "err", err)
 	}
-	return err == nil && whole
+	return err == nil
+}
+
+// fromPostgres reads when it is this read's turn.
+func (r *Reader) fromPostgres(ctx context.Context, read func(ctx context.Context) error) error {
+	timer := time.NewTimer(r.cfg.PostgresWait)
+	defer timer.Stop()
+	select {
+	case r.reads <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait to read board: %w", ctx.Err())
+	case <-timer.C:
+		return ErrBusy
+	}
+	defer func() { <-r.reads }()
+	return read(ctx)
 }
 
 // setDeltas compares the entries of a page with the span before.
-func (r *Reader) setDeltas(ctx context.Context, now time.Time, b Board, p *Page) error {
+func (v *visit) setDeltas(ctx context.Context, b Board, p *Page) error {
 	before, ok := b.Previous()
 	if !ok {
 		return nil
@@ -161,7 +240,7 @@ func (r *Reader) setDeltas(ctx context.Context, now time.Time, b Board, p *Page)
 	for i, e := range entries {
 		users[i] = e.UserID
 	}
-	ranks, err := r.ranks(ctx, now, before, users)
+	ranks, err := v.ranks(ctx, before, users)
 	if err != nil {
 		return err
 	}
@@ -174,13 +253,23 @@ func (r *Reader) setDeltas(ctx context.Context, now time.Time, b Board, p *Page)
 	return nil
 }
 
-func (r *Reader) ranks(ctx context.Context, now time.Time, b Board, users []uuid.UUID) (map[uuid.UUID]int64, error) {
-	var ranks map[uuid.UUID]int64
-	if isKept(b.Span, now) && r.ask(ctx, b, func(ctx context.Context) (whole bool, err error) {
-		ranks, err = r.live.ranks(ctx, b, users)
-		return ranks != nil, err
-	}) {
+func (v *visit) ranks(ctx context.Context, b Board, users []uuid.UUID) (ranks map[uuid.UUID]int64, err error) {
+	asked := isKept(b.Span, v.now) && v.ask(ctx, b, func(ctx context.Context) error {
+		ranks, err = v.live.ranks(ctx, b, users)
+		return err
+	})
+	if asked && ranks != nil {
 		return ranks, nil
 	}
-	return r.truth.ranks(ctx, b, users)
+	err = v.fromPostgres(ctx, func(ctx context.Context) error {
+		ranks, err = v.truth.ranks(ctx, b, users)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if asked && len(ranks) > 0 {
+		v.cfg.MissingFunc(b)
+	}
+	return ranks, nil
 }

@@ -47,7 +47,7 @@ func (f *fixture) bothWays(t require.TestingT, b Board, q Query) *slice {
 		require.Equal(t, truth.rows[i], live.rows[i])
 	}
 	require.Equal(t, truth.me, live.me)
-	require.Equal(t, truth.more, live.more)
+	require.Equal(t, truth.next, live.next)
 	return live
 }
 
@@ -57,10 +57,10 @@ func (f *fixture) walk(t require.TestingT, b Board, limit int, between func()) [
 	for q := (Query{Limit: limit}); ; {
 		s := f.bothWays(t, b, q)
 		all = append(all, s.rows...)
-		if !s.more {
+		if s.next == nil {
 			return all
 		}
-		q.Cursor = all[len(all)-1].cursor()
+		q.Cursor = *s.page(b, noon).NextCursor
 		between()
 	}
 }
@@ -191,7 +191,7 @@ func TestEntriesHaveEverything(t *testing.T) {
 	f := newFixture(t)
 	week := calendar.SpanOf(calendar.PeriodWeek, today)
 	last, _ := week.Previous()
-	ann, bob, cyd := f.user(1, "full"), f.user(2, "summary"), f.user(3, "full")
+	ann, bob, cyd, dan := f.user(1, "full"), f.user(2, "summary"), f.user(3, "full"), f.user(4, "full")
 	f.exec(`UPDATE users SET avatar_url = 'https://example.org/a.png', streak_first_on = $2, streak_last_on = $3 WHERE id = $1`,
 		ann, today-9, today-1)
 	f.exec(`UPDATE users SET streak_first_on = $2, streak_last_on = $2 WHERE id = $1`, bob, today-1)
@@ -203,7 +203,8 @@ func TestEntriesHaveEverything(t *testing.T) {
 		seconds int64
 	}{
 		{ann, week, "", 100}, {ann, week, "go", 40}, {ann, week, "c", 40}, {ann, week, "unknown", 20},
-		{bob, week, "", 100}, {bob, week, "klingon", 100},
+		{bob, week, "", 100}, {bob, week, "klingon", 70}, {bob, week, "go", 30},
+		{dan, week, "", 40}, {dan, week, "klingon", 40},
 		{cyd, week, "", 50}, {cyd, week, "c", 50},
 		{cyd, last, "", 500}, {bob, last, "", 70}, {ann, last, "", 0},
 	} {
@@ -212,12 +213,13 @@ func TestEntriesHaveEverything(t *testing.T) {
 	text := func(s string) *string { return &s }
 	number := func(n int64) *int64 { return &n }
 	want := []Entry{
-		{UserID: bob, Handle: "u" + bob.String()[24:], Seconds: 100, Rank: 1, TopLang: text("klingon"), Delta: number(1)},
+		{UserID: bob, Handle: "u" + bob.String()[24:], Seconds: 100, Rank: 1, TopLang: text("go"), Delta: number(1)},
 		{
 			UserID: ann, Handle: "u" + ann.String()[24:], AvatarURL: text("https://example.org/a.png"), Seconds: 100, Rank: 1,
 			TopLang: text("c"), StreakDays: 9,
 		},
 		{UserID: cyd, Handle: "u" + cyd.String()[24:], Seconds: 50, Rank: 3, TopLang: text("c"), Delta: number(-2)},
+		{UserID: dan, Handle: "u" + dan.String()[24:], Seconds: 40, Rank: 4}, // names that are not listed are not for the public
 	}
 	b := Board{Span: week}
 	fromTruth := f.page(b, Query{Limit: 10, Me: cyd})
@@ -264,7 +266,7 @@ func TestAPageIsNeverPartial(t *testing.T) {
 	}
 }
 
-// TestRedisAwayOrHung: pages come from Postgres, and after a few failures without waiting for Redis.
+// TestRedisAwayOrHung: pages come from Postgres, and only the first waits for Redis, and once, though it has two questions.
 func TestRedisAwayOrHung(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
@@ -274,14 +276,12 @@ func TestRedisAwayOrHung(t *testing.T) {
 	defer func() { _ = hung.Close() }()
 	f := fixtureOn(t, hung)
 	f.reader = NewReader(f.pool, hung, ReaderConfig{RedisTimeout: 20 * time.Millisecond, Log: testenv.Logger(t)})
-	b := boardOf(calendar.PeriodAllTime, "")
+	b := boardOf(calendar.PeriodDay, "")
 	f.seed(b, 5)
-	for range breakerFailures {
+	for range 3 {
 		require.Len(t, f.page(b, Query{Limit: 10}).Entries, 5)
+		require.EqualValues(t, 1, hung.PoolStats().Misses, "Redis is left alone")
 	}
-	asked := hung.PoolStats().Misses
-	require.Len(t, f.page(b, Query{Limit: 10}).Entries, 5)
-	require.Equal(t, asked, hung.PoolStats().Misses, "Redis is left alone")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -293,4 +293,60 @@ func TestBadCursor(t *testing.T) {
 	t.Parallel()
 	_, err := (&Reader{}).Page(t.Context(), noon, boardOf(calendar.PeriodDay, ""), Query{Cursor: "nonsense"})
 	require.ErrorIs(t, err, ErrBadCursor)
+}
+
+// TestRedisFailsOncePerRequest, also when the breaker would let the second question through.
+func TestRedisFailsOncePerRequest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	questions := 0
+	v := visit{Reader: f.reader, now: noon}
+	ask := func(err error) bool {
+		return v.ask(t.Context(), boardOf(calendar.PeriodDay, ""), func(context.Context) error { questions++; return err })
+	}
+	require.True(t, ask(nil))
+	require.False(t, ask(errAnswer), "it does not open the breaker")
+	require.False(t, ask(nil))
+	require.Equal(t, 2, questions)
+	v = visit{Reader: f.reader, now: noon}
+	require.True(t, ask(nil), "another request asks")
+}
+
+// TestOnlyBoardsWithPlacesAreMissing: a board that nobody has seconds on is not built, so it would be missing for ever.
+func TestOnlyBoardsWithPlacesAreMissing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	b := boardOf(calendar.PeriodWeek, "c")
+	require.Empty(t, f.page(b, Query{}).Entries)
+	require.Empty(t, f.missing)
+	f.total(f.user(1, "full"), b, 60)
+	require.Len(t, f.page(b, Query{}).Entries, 1)
+	require.Equal(t, b, <-f.missing)
+	require.Empty(t, f.missing, "nobody had seconds the week before")
+}
+
+// TestPostgresReadsAreBounded: what does not get its turn in time is told so, and takes no connection.
+func TestPostgresReadsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.reader = NewReader(f.pool, f.rdb, ReaderConfig{PostgresReads: 2, PostgresWait: 20 * time.Millisecond})
+	old := Board{Span: calendar.SpanOf(calendar.PeriodDay, today-9)}
+	f.total(f.user(1, "full"), old, 60)
+	err := f.reader.fromPostgres(t.Context(), func(ctx context.Context) error {
+		require.Len(t, f.page(old, Query{}).Entries, 1, "one may run beside")
+		return f.reader.fromPostgres(ctx, func(ctx context.Context) error {
+			_, err := f.reader.Page(ctx, noon, old, Query{})
+			require.ErrorIs(t, err, ErrBusy)
+			v := visit{Reader: f.reader, now: noon}
+			_, err = v.ranks(ctx, old, []uuid.UUID{userID(1)})
+			require.ErrorIs(t, err, ErrBusy)
+			gone, cancel := context.WithCancel(ctx)
+			cancel()
+			_, err = f.reader.Page(gone, noon, old, Query{})
+			require.ErrorIs(t, err, context.Canceled)
+			return nil
+		})
+	})
+	require.NoError(t, err)
+	require.Len(t, f.page(old, Query{}).Entries, 1, "the places are given back")
 }

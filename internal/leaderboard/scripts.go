@@ -122,3 +122,10 @@ func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
 }
+
+// answered says whether Redis is there and serves keys: neither is so of a server that is loading its data, or of a cluster
+// without a master.
+func answered(err error) bool {
+	return isReply(err) && !redis.IsLoadingError(err) && !redis.IsClusterDownError(err) && !redis.IsMasterDownError(err) &&
+		!redis.IsMaxClientsError(err)
+}

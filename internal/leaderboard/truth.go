@@ -15,7 +15,8 @@ import (
 
 // truth reads boards from the totals in Postgres.
 type truth struct {
-	pool *pgxpool.Pool
+	pool  *pgxpool.Pool
+	langs []string // those that have boards
 }
 
 // page reads what live.page reads from Redis. All its statements see one state of the database.
@@ -23,13 +24,14 @@ func (t truth) page(ctx context.Context, now time.Time, b Board, r request) (*sl
 	s := &slice{updatedAt: now}
 	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, t.pool, o, func(tx pgx.Tx) error {
-		if err := readMe(ctx, tx, b, r, s); err != nil {
+		v := view{db: tx, board: b, langs: t.langs}
+		if err := v.readMe(ctx, r, s); err != nil {
 			return err
 		}
 		if r.kind == pageAround {
-			return readAround(ctx, tx, b, r.limit, s)
+			return v.readAround(ctx, r.limit, s)
 		}
-		return readAfter(ctx, tx, b, r, s)
+		return v.readAfter(ctx, r, s)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read board from Postgres: %w", err)
@@ -37,13 +39,20 @@ func (t truth) page(ctx context.Context, now time.Time, b Board, r request) (*sl
 	return s, nil
 }
 
+// view is one board as the totals in Postgres have it, seen through one handle.
+type view struct {
+	db    dbsqlc.DBTX
+	board Board
+	langs []string // those that may be somebody's top language
+}
+
 // readMe finds the place of the user that the request asks for.
-func readMe(ctx context.Context, db dbsqlc.DBTX, b Board, r request, s *slice) error {
+func (v view) readMe(ctx context.Context, r request, s *slice) error {
 	if r.me == uuid.Nil {
 		return nil
 	}
-	row, err := dbsqlc.New().LeaderboardGet(ctx, db, dbsqlc.LeaderboardGetParams{
-		UserID: r.me, Period: b.Period, StartsOn: b.StartsOn, Lang: b.Lang,
+	row, err := dbsqlc.New().LeaderboardGet(ctx, v.db, dbsqlc.LeaderboardGetParams{
+		BoardLangs: v.langs, UserID: r.me, Period: v.board.Period, StartsOn: v.board.StartsOn, Lang: v.board.Lang,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
@@ -52,7 +61,7 @@ func readMe(ctx context.Context, db dbsqlc.DBTX, b Board, r request, s *slice) e
 		return err
 	}
 	me := standingOf(row)
-	count, err := countBefore(ctx, db, b, me.place)
+	count, err := v.countBefore(ctx, me.place)
 	if err != nil {
 		return err
 	}
@@ -61,24 +70,25 @@ func readMe(ctx context.Context, db dbsqlc.DBTX, b Board, r request, s *slice) e
 	return nil
 }
 
-func readAfter(ctx context.Context, db dbsqlc.DBTX, b Board, r request, s *slice) error {
-	rows, err := readBelow(ctx, db, b, r.after, r.limit+1)
+func (v view) readAfter(ctx context.Context, r request, s *slice) error {
+	rows, err := v.below(ctx, r.after, r.limit+1)
 	if err != nil {
 		return err
 	}
-	s.rows, s.more = rows[:min(r.limit, len(rows))], len(rows) > r.limit
-	return s.rankIn(ctx, db, b, r.kind == pageFirst)
+	s.rows = rows[:min(r.limit, len(rows))]
+	s.next = placeAt(rows, r.limit)
+	return v.rankIn(ctx, s, r.kind == pageFirst)
 }
 
-func readAround(ctx context.Context, db dbsqlc.DBTX, b Board, limit int, s *slice) error {
+func (v view) readAround(ctx context.Context, limit int, s *slice) error {
 	if s.me == nil {
 		return nil
 	}
-	before, err := readAbove(ctx, db, b, s.me.place, limit-1)
+	before, err := v.above(ctx, s.me.place, limit-1)
 	if err != nil {
 		return err
 	}
-	after, err := readBelow(ctx, db, b, s.me.place, limit)
+	after, err := v.below(ctx, s.me.place, limit)
 	if err != nil {
 		return err
 	}
@@ -88,19 +98,27 @@ func readAround(ctx context.Context, db dbsqlc.DBTX, b Board, limit int, s *slic
 	}
 	s.rows = append(s.rows, *s.me)
 	s.rows = append(s.rows, after[:takeAfter]...)
-	s.more = len(after) > takeAfter
-	return s.rankIn(ctx, db, b, false)
+	s.next = placeAt(after, takeAfter)
+	return v.rankIn(ctx, s, false)
+}
+
+// placeAt is the place of the i-th row, nil when there is none.
+func placeAt(rows []standing, i int) *place {
+	if i >= len(rows) {
+		return nil
+	}
+	return &rows[i].place
 }
 
 // rankIn gives the rows their ranks.
-func (s *slice) rankIn(ctx context.Context, db dbsqlc.DBTX, b Board, first bool) error {
+func (v view) rankIn(ctx context.Context, s *slice, first bool) error {
 	if len(s.rows) == 0 {
 		return nil
 	}
 	var count dbsqlc.LeaderboardCountBeforeRow
 	if !first {
 		var err error
-		if count, err = countBefore(ctx, db, b, s.rows[0].place); err != nil {
+		if count, err = v.countBefore(ctx, s.rows[0].place); err != nil {
 			return err
 		}
 	}
@@ -108,16 +126,17 @@ func (s *slice) rankIn(ctx context.Context, db dbsqlc.DBTX, b Board, first bool)
 	return nil
 }
 
-func countBefore(ctx context.Context, db dbsqlc.DBTX, b Board, p place) (dbsqlc.LeaderboardCountBeforeRow, error) {
-	return dbsqlc.New().LeaderboardCountBefore(ctx, db, dbsqlc.LeaderboardCountBeforeParams{
-		Period: b.Period, StartsOn: b.StartsOn, Lang: b.Lang, Seconds: p.seconds, UserID: p.user,
+func (v view) countBefore(ctx context.Context, p place) (dbsqlc.LeaderboardCountBeforeRow, error) {
+	return dbsqlc.New().LeaderboardCountBefore(ctx, v.db, dbsqlc.LeaderboardCountBeforeParams{
+		Period: v.board.Period, StartsOn: v.board.StartsOn, Lang: v.board.Lang, Seconds: p.seconds, UserID: p.user,
 	})
 }
 
-// readBelow reads up to n rows after a place, nearest first.
-func readBelow(ctx context.Context, db dbsqlc.DBTX, b Board, p place, n int) ([]standing, error) {
-	rows, err := dbsqlc.New().LeaderboardPageBelow(ctx, db, dbsqlc.LeaderboardPageBelowParams{
-		Period: b.Period, StartsOn: b.StartsOn, Lang: b.Lang, Seconds: p.seconds, UserID: p.user, MaxRows: int32(n),
+// below reads up to n rows after a place, nearest first.
+func (v view) below(ctx context.Context, p place, n int) ([]standing, error) {
+	rows, err := dbsqlc.New().LeaderboardPageBelow(ctx, v.db, dbsqlc.LeaderboardPageBelowParams{
+		BoardLangs: v.langs, Period: v.board.Period, StartsOn: v.board.StartsOn, Lang: v.board.Lang,
+		Seconds: p.seconds, UserID: p.user, MaxRows: int32(n),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read totals: %w", err)
@@ -129,10 +148,11 @@ func readBelow(ctx context.Context, db dbsqlc.DBTX, b Board, p place, n int) ([]
 	return standings, nil
 }
 
-// readAbove reads up to n rows before a place, nearest first.
-func readAbove(ctx context.Context, db dbsqlc.DBTX, b Board, p place, n int) ([]standing, error) {
-	rows, err := dbsqlc.New().LeaderboardPageAbove(ctx, db, dbsqlc.LeaderboardPageAboveParams{
-		Period: b.Period, StartsOn: b.StartsOn, Lang: b.Lang, Seconds: p.seconds, UserID: p.user, MaxRows: int32(n),
+// above reads up to n rows before a place, nearest first.
+func (v view) above(ctx context.Context, p place, n int) ([]standing, error) {
+	rows, err := dbsqlc.New().LeaderboardPageAbove(ctx, v.db, dbsqlc.LeaderboardPageAboveParams{
+		BoardLangs: v.langs, Period: v.board.Period, StartsOn: v.board.StartsOn, Lang: v.board.Lang,
+		Seconds: p.seconds, UserID: p.user, MaxRows: int32(n),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read totals: %w", err)

@@ -26,7 +26,7 @@ func (b *Boards) Walk(ctx context.Context, board Board, fn func(Place) bool) (wh
 				return true, nil
 			}
 		}
-		if !s.more {
+		if s.next == nil {
 			return true, nil
 		}
 		r.after = s.rows[len(s.rows)-1].place

@@ -41,6 +41,7 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
+// ended says whether the process has ended and was reaped, without waiting.
 func (c *child) ended() bool {
 	select {
 	case <-c.done:

@@ -57,6 +57,7 @@ func findPostgres(ctx context.Context, want int) (program, error) {
 	return findPostgresIn(ctx, postgresDirs, want)
 }
 
+// findPostgresIn is findPostgres with the places to look at besides PATH.
 func findPostgresIn(ctx context.Context, patterns []string, want int) (program, error) {
 	var found []program
 	for _, dir := range postgresCandidates(patterns) {

@@ -86,6 +86,7 @@ func (h *home) command(sig syscall.Signal, name, bin string) (*exec.Cmd, string,
 	return cmd, path, nil
 }
 
+// closeAll closes our copies of what a child inherits.
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close() // read-only descriptors
@@ -160,6 +161,7 @@ func (h *home) loadState(fresh bool) (state, error) {
 	return s, nil
 }
 
+// saveState writes the state before the server that it describes is started: a URL that was given away stays true.
 func (h *home) saveState(s state) error {
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -23,6 +23,7 @@ func Ensure(ctx context.Context, notify func(line string)) error {
 	return Install(ctx, notify)
 }
 
+// canInstall says whether Install works here: only packages whose side effects are known are installed unasked.
 func canInstall() bool {
 	_, err := exec.LookPath("apt-get")
 	return err == nil && os.Geteuid() == 0 && osRelease().like("debian")
@@ -41,6 +42,8 @@ type installer struct {
 	command func(ctx context.Context, name string, args ...string) error
 }
 
+// run installs what is missing once no other process is installing, and checks the result: an old distribution may have
+// only versions that are too old.
 func (i installer) run(ctx context.Context, notify func(line string)) (err error) {
 	lock, err := waitLock(ctx, filepath.Join(i.root, "run/commma-install.lock"))
 	if err != nil {

@@ -88,6 +88,7 @@ func StartPostgres(ctx context.Context, o PostgresOptions) (*Postgres, error) {
 	return p, nil
 }
 
+// orDiscard makes the log optional.
 func orDiscard(log *slog.Logger) *slog.Logger {
 	if log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -133,6 +134,8 @@ func (p *Postgres) initdb(ctx context.Context) error {
 	return nil
 }
 
+// runInitdb fills data.new. The locale C compares text by bytes, as the Go code does, and never changes with an update of
+// the system's libraries.
 func (p *Postgres) runInitdb(ctx context.Context) error {
 	cmd, path, err := p.home.command(syscall.SIGKILL, newData, filepath.Join(p.prog.dir, "initdb"))
 	if err != nil {

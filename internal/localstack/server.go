@@ -73,6 +73,8 @@ func (s *server) start(ctx context.Context) error {
 	return err
 }
 
+// clearLeftovers stops what an earlier run left behind: two servers on one directory would destroy it. A server
+// that is in use is not among them where its owner, as Stack does, holds the lock of the directory.
 func (s *server) clearLeftovers(ctx context.Context) error {
 	n, err := stopTagged(ctx, s.home.tag, s.steps)
 	if err != nil {
@@ -102,6 +104,7 @@ func (s *server) choosePort() error {
 	return fmt.Errorf("find a free port for %s on 127.0.0.1", s.name)
 }
 
+// startOnce starts the process and waits until it serves. If it does not, nothing of it is left.
 func (s *server) startOnce(ctx context.Context) error {
 	cmd, err := s.command(s.port())
 	if err != nil {
@@ -158,12 +161,14 @@ func (s *server) failure(c *child) error {
 	return fmt.Errorf("%s ended: %w; the end of %s:\n%s", s.name, cause, s.home.logPath(), s.home.logTail(from))
 }
 
+// port is the port of the next or present start, 0 before the first one.
 func (s *server) port() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Port
 }
 
+// current is the latest process, running or not.
 func (s *server) current() *child {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,6 +200,8 @@ func (s *server) Stop(ctx context.Context) error {
 	return s.stopLocked(ctx)
 }
 
+// stopLocked is Stop for a caller that holds ops. The first step is for the main process alone, whose end is then waited
+// for without looking through the process table.
 func (s *server) stopLocked(ctx context.Context) error {
 	c := s.expectEnd()
 	first := s.steps[0]
@@ -228,6 +235,8 @@ func (s *server) stopRest(ctx context.Context, steps []step) error {
 	return nil
 }
 
+// expectEnd notes that the end of the present process is wanted, before it is brought about, so that Err never reports it
+// as an accident.
 func (s *server) expectEnd() *child {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,6 +251,7 @@ func (s *server) Kill(ctx context.Context) error {
 	return s.killLocked(ctx)
 }
 
+// killLocked is Kill for a caller that holds ops.
 func (s *server) killLocked(ctx context.Context) error {
 	c := s.expectEnd()
 	// The main process first, so that it starts nothing more. An error means that it has ended already.

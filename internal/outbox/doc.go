@@ -25,7 +25,9 @@
 //
 // Who is left after the rounds stays pending for the next cycle. A board that Redis has nothing of, and that nobody is
 // building, takes everything: whoever builds it later reads the totals later. Publishing builds no board itself, so that
-// a mode change never waits for one; Cycle builds what is missing, before and after.
+// a mode change never waits for one; Cycle builds what is missing, before and after. A user who only leaves a board that is
+// being built counts as shown for those who must not answer before (PublishUsers), since the board will come up without the
+// user. The row stays nevertheless, for the build may fail and take the note of it along.
 //
 // The published spans are the kept ones and the one before: a process whose clock is a day behind still reads from
 // boards that are kept up.
@@ -42,8 +44,9 @@
 // # Order that must not change
 //
 //   - Generation and time before totals; totals before scripts; scripts before deletes.
-//   - Zero totals are deleted only in a statement that sees the published version. Otherwise a total that became zero
-//     after the read would vanish before its removal was published, and the board would keep it.
+//   - Zero totals are deleted only in a statement that sees the published version, and holds it by a lock. Otherwise a
+//     total that became zero after the read, or was more than zero in between, would vanish before its removal was
+//     published, and the board would keep it.
 //   - An outbox row is deleted at the version that was published, or not at all.
 //
 // # Failures
@@ -51,6 +54,7 @@
 //	Redis away              the page's users stay pending, the error is returned, the cycle ends
 //	one board's key broken  its users stay pending, the others are published, the error is returned
 //	board missing           done, and the cycle builds it; while somebody is building it, its users stay pending
+//	Redis full              boards that somebody is to leave are dropped; users who grow stay pending, the error is returned
 //	refused as older        stays pending and is read again in the next round
 //	crash after scripts     published again in the next cycle
 //	crash after clearing    nothing is left to do

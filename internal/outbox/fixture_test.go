@@ -219,7 +219,14 @@ func (s *stopDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 	// The first row is waited for: until then the statement may not have been run.
 	peeked := &peekedRows{Rows: rows, more: rows.Next(), peeked: true}
 	if s.done.CompareAndSwap(false, true) {
+		over := false
+		defer func() {
+			if !over { // the test failed in it: give the connection back
+				rows.Close()
+			}
+		}()
 		s.fn() // may come back here
+		over = true
 	}
 	return peeked, nil
 }

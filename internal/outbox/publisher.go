@@ -51,8 +51,10 @@ type Stats struct {
 	Rows    int `json:"rows"`    // places in them, removals included
 	Refused int `json:"refused"` // places refused because the board knew a newer version of the user
 	Built   int `json:"built"`   // boards made from totals
+	Failed  int `json:"failed"`  // builds that came to nothing: they failed, or their token was lost
 
 	absent int // publications for boards that are not there but should be
+	noted  int // of Left, who are to be removed from boards that will come up without them
 }
 
 func (s *Stats) add(o Stats) {
@@ -62,7 +64,9 @@ func (s *Stats) add(o Stats) {
 	s.Rows += o.Rows
 	s.Refused += o.Refused
 	s.Built += o.Built
+	s.Failed += o.Failed
 	s.absent += o.absent
+	s.noted += o.noted
 }
 
 // Cycle is what a publisher's loop does each time: build the kept boards that are missing, publish who is pending, and
@@ -86,10 +90,11 @@ func (p *Publisher) Cycle(ctx context.Context, now time.Time) (Stats, error) {
 
 func (p *Publisher) ensure(ctx context.Context, now time.Time) (Stats, error) {
 	done, err := p.builder.EnsureKept(ctx, now)
+	s := Stats{Built: done.Built, Failed: done.Failed}
 	if err != nil {
-		return Stats{Built: done.Built}, fmt.Errorf("build missing boards: %w", err)
+		return s, fmt.Errorf("build missing boards: %w", err)
 	}
-	return Stats{Built: done.Built}, nil
+	return s, nil
 }
 
 // PublishPending publishes all pending users, once each. Users who are left stay pending; an error means that something
@@ -119,7 +124,9 @@ func (p *Publisher) PublishPending(ctx context.Context, now time.Time) (Stats, e
 }
 
 // PublishUsers brings users to the boards now, for those who must not answer before. It waits while one of their boards
-// is being built, until ctx ends. The error is ErrPending when a user could not be brought to all boards.
+// is being built, until ctx ends, unless they only leave that board: then it is enough that the board will come up without
+// them. The error is ErrPending when a user could not be brought to all boards, and leaderboard.ErrAway too when Redis did not
+// answer.
 func (p *Publisher) PublishUsers(ctx context.Context, now time.Time, ids ...uuid.UUID) error {
 	for len(ids) > 0 {
 		page := ids[:min(pageUsers, len(ids))]
@@ -128,7 +135,7 @@ func (p *Publisher) PublishUsers(ctx context.Context, now time.Time, ids ...uuid
 		if err != nil {
 			return fmt.Errorf("publish users: %w: %w", ErrPending, err)
 		}
-		if s.Left > 0 {
+		if s.Left > s.noted {
 			return fmt.Errorf("publish users: %w", ErrPending)
 		}
 	}
@@ -173,7 +180,10 @@ func (p *Publisher) awaitBuilt(ctx context.Context, boards []leaderboard.Board) 
 	defer tick.Stop()
 	for {
 		states, err := p.boards.States(ctx, boards)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err() // it was the time that was up, not Redis that was away
+		case err != nil:
 			return err
 		}
 		if !slices.ContainsFunc(states, func(s leaderboard.State) bool { return s.Building }) {

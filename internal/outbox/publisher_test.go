@@ -323,7 +323,9 @@ func TestPublishingWhileABoardIsBuilt(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), 3*buildPoll)
 		defer cancel()
-		require.ErrorIs(t, f.publisher.PublishUsers(ctx, noon, userID(3)), ErrPending)
+		err := f.publisher.PublishUsers(ctx, noon, userID(1))
+		require.ErrorIs(t, err, ErrPending)
+		require.NotErrorIs(t, err, leaderboard.ErrAway)
 	})
 	_, err := building.builder.Build(t.Context(), noon, day)
 	require.NoError(t, err)
@@ -332,26 +334,6 @@ func TestPublishingWhileABoardIsBuilt(t *testing.T) {
 	f.requireBoards(false)
 	scores, _ := f.scores(day)
 	require.Equal(t, map[uuid.UUID]int64{userID(1): 100}, scores)
-}
-
-// TestPublishUsersWaitsForABuild instead of giving up.
-func TestPublishUsersWaitsForABuild(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	day := boardOf(calendar.PeriodDay, "")
-	id := f.user(1)
-	f.change(id, 60, day)
-	f.cycle()
-	var g errgroup.Group
-	building := f.stopAfter("LeaderboardPageBelow", func() {
-		f.setPrivacy(id, "off")
-		g.Go(func() error { return f.publisher.PublishUsers(f.ctx, noon, id, id) })
-	})
-	_, err := building.builder.Build(t.Context(), noon, day)
-	require.NoError(t, err)
-	require.NoError(t, g.Wait())
-	require.Zero(t, f.pending())
-	f.requireBoards(false)
 }
 
 func TestPublishUsersOfNobodyPending(t *testing.T) {

@@ -117,12 +117,7 @@ func (p *Publisher) allBoards(spans []calendar.Span) []leaderboard.Board {
 
 // addTotals adds a row for each of a user's totals: its seconds, or the removal of a user who is not shown.
 func (b *batch) addTotals(u *user) {
-	tops := make(map[calendar.Span]string, len(b.spans))
-	for i, lang := range u.Langs {
-		if lang == "" {
-			tops[spanOf(u, i)] = u.TopLangs[i]
-		}
-	}
+	tops := topLangs(u)
 	for i, lang := range u.Langs {
 		span := spanOf(u, i)
 		row := leaderboard.Row{User: u.UserID, Version: u.Version}
@@ -132,6 +127,26 @@ func (b *batch) addTotals(u *user) {
 		}
 		b.add(leaderboard.Board{Span: span, Lang: lang}, row)
 	}
+}
+
+// topLangs are a user's languages with most seconds by span, of those that have boards; ties go to the smaller key. In the
+// totals in Postgres the query of a page says the same.
+func topLangs(u *user) map[calendar.Span]string {
+	best := make(map[calendar.Span]int, len(u.Langs))
+	for i, lang := range u.Langs {
+		if lang == "" || u.Seconds[i] == 0 {
+			continue
+		}
+		j, found := best[spanOf(u, i)]
+		if !found || u.Seconds[i] > u.Seconds[j] || u.Seconds[i] == u.Seconds[j] && lang < u.Langs[j] {
+			best[spanOf(u, i)] = i
+		}
+	}
+	tops := make(map[calendar.Span]string, len(best))
+	for span, i := range best {
+		tops[span] = u.Langs[i]
+	}
+	return tops
 }
 
 // spanOf is the span of the user's i-th total.
@@ -160,7 +175,8 @@ func (b *batch) add(board leaderboard.Board, row leaderboard.Row) {
 type fate int
 
 const (
-	fateDone fate = iota
+	fateDone  fate = iota
+	fateNoted      // shown as it should be, but only by what is being built: stays pending until it is published there
 	fateAgain
 	fateWaiting
 	fateFailed
@@ -179,6 +195,9 @@ func (p *Publisher) settle(b *batch, outcomes []leaderboard.Outcome, kept []cale
 		switch fates[u.UserID] {
 		case fateDone:
 			cleared = append(cleared, u)
+		case fateNoted:
+			r.stats.Left++
+			r.stats.noted++
 		case fateAgain:
 			r.again = append(r.again, u.UserID)
 		case fateWaiting:
@@ -208,7 +227,13 @@ func (p *Publisher) judge(
 		}
 	case leaderboard.Building:
 		r.building = append(r.building, pub.Board)
-		worsen(fates, fateWaiting, pub.Rows...)
+		for i := range pub.Rows {
+			f := fateWaiting
+			if o.Noted && pub.Rows[i].Seconds == 0 {
+				f = fateNoted
+			}
+			worsen(fates, f, pub.Rows[i])
+		}
 	case leaderboard.OtherBoard:
 		p.known.learn(pub.Board, o.Generation)
 		worsen(fates, fateAgain, pub.Rows...)

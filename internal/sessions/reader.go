@@ -62,7 +62,7 @@ func (r *Reader) List(ctx context.Context, userID uuid.UUID, after *Cursor, limi
 // Get returns one of the user's sessions in full. The id of a session that was absorbed leads to its heir, which is
 // returned under the heir's own id. Errors: ErrNotFound.
 func (r *Reader) Get(ctx context.Context, userID, id uuid.UUID) (*Detail, error) {
-	row, err := r.q.SessionGetDetail(ctx, r.db, userID, id)
+	row, err := r.q.SessionGetDetail(ctx, r.db, dbsqlc.SessionGetDetailParams{UserID: userID, ID: id, MaxLangs: MaxLangs})
 	// The user is part of the query, so somebody else's session is as absent as one that never was.
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNotFound
@@ -79,8 +79,9 @@ func (r *Reader) Get(ctx context.Context, userID, id uuid.UUID) (*Detail, error)
 			Lines:      row.Lines,
 			TopLang:    row.TopLang,
 		},
-		PeakCPM: row.PeakCpm,
-		PeakAt:  row.PeakAt.UTC(),
+		PeakCPM:      row.PeakCpm,
+		PeakAt:       row.PeakAt.UTC(),
+		OtherSeconds: row.OtherSeconds,
 	}
 	if err := d.readJSON(row); err != nil {
 		return nil, err

@@ -129,6 +129,27 @@ func TestGet(t *testing.T) {
 	}, d)
 }
 
+// Names of languages are the user's own, and there may be as many as events: the answer must not grow with them.
+func TestGetListsTheLargestLanguages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.mustSession(t, b.user, start, 2*time.Hour, 1)
+	b.exec(t, `INSERT INTO session_seconds (user_id, session_id, day, lang, seconds)
+		SELECT $1, $2, d, 'x' || lpad(n::text, 5, '0'), CASE WHEN n > 29950 THEN 7 ELSE 1 END
+		  FROM generate_series(1, 30000) n, (VALUES ('2026-06-15'::date), ('2026-06-16')) days(d)`, b.user, id)
+	d, err := b.Get(t.Context(), b.user, id)
+	require.NoError(t, err)
+	require.Len(t, d.Langs, sessions.MaxLangs)
+	require.Equal(t, sessions.LangSeconds{Lang: "x29951", Seconds: 14}, d.Langs[0])
+	require.Equal(t, sessions.LangSeconds{Lang: "x00001", Seconds: 2}, d.Langs[50])
+	require.Equal(t, sessions.LangSeconds{Lang: "x00050", Seconds: 2}, d.Langs[99])
+	sum := d.OtherSeconds
+	for _, l := range d.Langs {
+		sum += l.Seconds
+	}
+	require.EqualValues(t, 50*14+29_950*2, sum)
+}
+
 // A user on summary has no details row, or one without values.
 func TestGetWithoutDetails(t *testing.T) {
 	t.Parallel()

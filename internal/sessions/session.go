@@ -43,15 +43,19 @@ func (s *Session) Pace() int64 {
 // Detail is one session in full.
 type Detail struct {
 	Session
-	PeakCPM   int64     // keystrokes of the busiest minute
-	PeakAt    time.Time // when that minute was, UTC
-	Langs     []LangSeconds
-	Files     []File           // most changes first; empty when nothing is kept
-	KeyCounts map[string]int64 // presses by key label; nil when nothing is kept
+	PeakCPM      int64     // keystrokes of the busiest minute
+	PeakAt       time.Time // when that minute was, UTC
+	Langs        []LangSeconds
+	OtherSeconds int64            // of the languages that are not among Langs
+	Files        []File           // most changes first; empty when nothing is kept
+	KeyCounts    map[string]int64 // presses by key label; nil when nothing is kept
 }
 
-// LangSeconds is a language's part of a session. Langs are ordered by seconds, most first, ties by key; their seconds
-// add up to the session's duration.
+// MaxLangs bounds the languages of a Detail: it must not grow with what a user made up.
+const MaxLangs = 100
+
+// LangSeconds is a language's part of a session. Langs are the MaxLangs languages with the most seconds, most first, ties
+// by key; their seconds and OtherSeconds add up to the session's duration.
 type LangSeconds struct {
 	Lang    string // language key
 	Seconds int64

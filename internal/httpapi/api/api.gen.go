@@ -483,7 +483,7 @@ type ReadinessStatus string
 
 // Rejection One event that was not taken, and why.
 type Rejection struct {
-	// ID Its id as it was sent, cut to 64 bytes; `null` when that was no text.
+	// ID Its id; `null` when what was sent as such does not have the form of a UUID.
 	//
 	// Example: 6a3d3f0e-7b0b-4b7d-8d43-5e5f64b1b3a2
 	ID *string `json:"id"`
@@ -526,7 +526,8 @@ type SessionDetail struct {
 	// KeyboardHeatmap Key counts; `null` when there are none.
 	KeyboardHeatmap *KeyboardHeatmap `json:"keyboard_heatmap"`
 
-	// Langs Most seconds first, equal ones by name. Their seconds add up to `duration_s`.
+	// Langs The 100 languages with the most seconds, most first, equal ones by name. What further ones there are stand
+	// together in a last entry named `Other`. All seconds add up to `duration_s`.
 	Langs []SessionLanguage `json:"langs"`
 
 	// LinesDelta Lines added less lines removed.

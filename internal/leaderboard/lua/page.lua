@@ -3,9 +3,10 @@
 -- ARGV[1] entries, 1 to 100  ARGV[2] 'first', 'after' or 'around'
 -- ARGV[3] seconds and ARGV[4] member of the place after which the page starts; for 'around' [4] is the user
 -- ARGV[5] member whose own place comes along, '' for nobody
--- Returns {} when there is no whole board, else {milliseconds of the last publish, places before the page, users with
--- more seconds than its first entry, 1 if more follow, own place, scores, members}: own place is {} or {rank, seconds,
--- value}; scores is member, seconds, member, seconds...; members is the hash's values in the same order.
+-- Returns {} when there is no whole board, else {milliseconds of the last publication, places before the page, users with
+-- more seconds than its first entry, own place, scores, members}: own place is {} or {rank, seconds, value}; scores is
+-- member, seconds, member, seconds..., with one more pair than entries if more follow; members is the hash's values of the
+-- entries in the same order.
 
 if not mark() then return {} end
 local limit, kind, seconds, member = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
@@ -38,16 +39,16 @@ end
 
 local start = 0
 if kind == 'after' then start = after_place() elseif kind == 'around' then start = around_user() end
-local rows, scores, members, more = {}, {}, {}, 0
+local rows, scores, members = {}, {}, {}
 if start then rows = redis.call('ZREVRANGE', KEYS[1], start, start + limit, 'WITHSCORES') end
 for i = 1, #rows, 2 do
   if tonumber(rows[i + 1]) <= 0 then break end -- the mark and the tombstones
-  if #members == limit then more = 1 break end
-  scores[i], scores[i + 1], members[#members + 1] = rows[i], rows[i + 1], rows[i]
+  scores[i], scores[i + 1] = rows[i], rows[i + 1]
+  if #members < limit then members[#members + 1] = rows[i] end
 end
 local first, values, me = 0, {}, {}
 if start and start > 0 and #members > 0 then first = above(scores[2]) end
 if #members > 0 then values = redis.call('HMGET', KEYS[2], unpack(members)) end
 local own = ARGV[5] ~= '' and redis.call('ZSCORE', KEYS[1], ARGV[5])
 if own and tonumber(own) > 0 then me = { above(own) + 1, own, redis.call('HGET', KEYS[2], ARGV[5]) } end
-return { tonumber(redis.call('HGET', KEYS[2], 'at')), start or 0, first, more, me, scores, values }
+return { tonumber(redis.call('HGET', KEYS[2], 'at')), start or 0, first, me, scores, values }

@@ -16,7 +16,7 @@ const LeaderboardCountBefore = `-- name: LeaderboardCountBefore :one
 
 SELECT count(*) FILTER (WHERE t.seconds > $1::bigint)::bigint AS above, count(*)::bigint AS before
 FROM totals t
-WHERE t.period = $2 AND t.starts_on = $3 AND t.lang = $4
+WHERE t.period = $2 AND t.starts_on = $3 AND t.lang || '' = $4::text
   AND (t.seconds, t.user_id) > ($1::bigint, $5::uuid)
   AND NOT EXISTS (SELECT FROM users u WHERE u.id = t.user_id AND u.privacy = 'off')
 `
@@ -35,8 +35,12 @@ type LeaderboardCountBeforeRow struct {
 }
 
 // What boards are built from, and how a page is read from Postgres. A board is one stretch of the index totals_board:
-// (period, starts_on, lang) fixed, then seconds and user_id, both descending. Users on off take no place in it.
+// (lang, period, starts_on) fixed, then seconds and user_id, both descending. Users on off take no place in it.
 // The facts of a row are read for the rows of the page only, which is why the inner queries carry the limit.
+//
+// totals_board holds all columns of totals, so where statistics are missing (a fresh table, a crash) the planner would
+// like to use it for one user's totals too, and would read a whole period of all users. Hence its first column is the
+// expression lang || ”, which only those who read a board write.
 // How many places are before one, and how many users have more seconds.
 func (q *Queries) LeaderboardCountBefore(ctx context.Context, db DBTX, arg LeaderboardCountBeforeParams) (LeaderboardCountBeforeRow, error) {
 	row := db.QueryRow(ctx, LeaderboardCountBefore,
@@ -55,19 +59,21 @@ const LeaderboardGet = `-- name: LeaderboardGet :one
 SELECT t.user_id, t.seconds, u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url, u.streak_first_on, u.streak_last_on,
     coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = u.id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
     coalesce((SELECT l.lang FROM totals l
-        WHERE l.user_id = t.user_id AND l.period = t.period AND l.starts_on = t.starts_on AND l.lang <> '' AND l.seconds > 0
+        WHERE l.user_id = t.user_id AND l.period = t.period AND l.starts_on = t.starts_on AND l.seconds > 0
+          AND (l.lang IN (SELECT unnest($1::text[]))) IS TRUE
         ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
 FROM totals t
 JOIN users u ON u.id = t.user_id
-WHERE t.user_id = $1 AND t.period = $2 AND t.starts_on = $3 AND t.lang = $4
+WHERE t.user_id = $2 AND t.period = $3 AND t.starts_on = $4 AND t.lang = $5
   AND t.seconds > 0 AND u.privacy <> 'off'
 `
 
 type LeaderboardGetParams struct {
-	UserID   uuid.UUID
-	Period   calendar.Period
-	StartsOn calendar.Day
-	Lang     string
+	BoardLangs []string
+	UserID     uuid.UUID
+	Period     calendar.Period
+	StartsOn   calendar.Day
+	Lang       string
 }
 
 type LeaderboardGetRow struct {
@@ -85,6 +91,7 @@ type LeaderboardGetRow struct {
 // One user's row, if the user is shown and has seconds.
 func (q *Queries) LeaderboardGet(ctx context.Context, db DBTX, arg LeaderboardGetParams) (LeaderboardGetRow, error) {
 	row := db.QueryRow(ctx, LeaderboardGet,
+		arg.BoardLangs,
 		arg.UserID,
 		arg.Period,
 		arg.StartsOn,
@@ -111,7 +118,7 @@ FROM (SELECT unnest($1::text[]) AS period, unnest($2::date[]) AS starts_on) s
 CROSS JOIN (SELECT unnest($3::text[]) AS lang) l
 CROSS JOIN LATERAL (
     SELECT FROM totals t
-    WHERE t.period = s.period AND t.starts_on = s.starts_on AND t.lang = l.lang AND t.seconds > 0
+    WHERE t.period = s.period AND t.starts_on = s.starts_on AND t.lang || '' = l.lang AND t.seconds > 0
     LIMIT 1
 ) probe
 `
@@ -154,28 +161,30 @@ const LeaderboardPageAbove = `-- name: LeaderboardPageAbove :many
 SELECT p.user_id, p.seconds, p.version, p.handle, p.avatar_url, p.streak_first_on, p.streak_last_on,
     coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = p.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
     coalesce((SELECT l.lang FROM totals l
-        WHERE l.user_id = p.user_id AND l.period = p.period AND l.starts_on = p.starts_on AND l.lang <> '' AND l.seconds > 0
+        WHERE l.user_id = p.user_id AND l.period = p.period AND l.starts_on = p.starts_on AND l.seconds > 0
+          AND (l.lang IN (SELECT unnest($1::text[]))) IS TRUE
         ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
 FROM (
     SELECT t.user_id, t.period, t.starts_on, t.seconds, u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url,
         u.streak_first_on, u.streak_last_on
     FROM totals t
     JOIN users u ON u.id = t.user_id
-    WHERE t.period = $1 AND t.starts_on = $2 AND t.lang = $3
-      AND (t.seconds, t.user_id) > ($4::bigint, $5::uuid) AND u.privacy <> 'off'
+    WHERE t.period = $2 AND t.starts_on = $3 AND t.lang || '' = $4::text
+      AND (t.seconds, t.user_id) > ($5::bigint, $6::uuid) AND u.privacy <> 'off'
     ORDER BY t.seconds, t.user_id
-    LIMIT $6
+    LIMIT $7
 ) p
 ORDER BY p.seconds, p.user_id
 `
 
 type LeaderboardPageAboveParams struct {
-	Period   calendar.Period
-	StartsOn calendar.Day
-	Lang     string
-	Seconds  int64
-	UserID   uuid.UUID
-	MaxRows  int32
+	BoardLangs []string
+	Period     calendar.Period
+	StartsOn   calendar.Day
+	Lang       string
+	Seconds    int64
+	UserID     uuid.UUID
+	MaxRows    int32
 }
 
 type LeaderboardPageAboveRow struct {
@@ -193,6 +202,7 @@ type LeaderboardPageAboveRow struct {
 // The rows before a place, nearest first.
 func (q *Queries) LeaderboardPageAbove(ctx context.Context, db DBTX, arg LeaderboardPageAboveParams) ([]LeaderboardPageAboveRow, error) {
 	rows, err := db.Query(ctx, LeaderboardPageAbove,
+		arg.BoardLangs,
 		arg.Period,
 		arg.StartsOn,
 		arg.Lang,
@@ -232,28 +242,30 @@ const LeaderboardPageBelow = `-- name: LeaderboardPageBelow :many
 SELECT p.user_id, p.seconds, p.version, p.handle, p.avatar_url, p.streak_first_on, p.streak_last_on,
     coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = p.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
     coalesce((SELECT l.lang FROM totals l
-        WHERE l.user_id = p.user_id AND l.period = p.period AND l.starts_on = p.starts_on AND l.lang <> '' AND l.seconds > 0
+        WHERE l.user_id = p.user_id AND l.period = p.period AND l.starts_on = p.starts_on AND l.seconds > 0
+          AND (l.lang IN (SELECT unnest($1::text[]))) IS TRUE
         ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
 FROM (
     SELECT t.user_id, t.period, t.starts_on, t.seconds, u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url,
         u.streak_first_on, u.streak_last_on
     FROM totals t
     JOIN users u ON u.id = t.user_id
-    WHERE t.period = $1 AND t.starts_on = $2 AND t.lang = $3
-      AND (t.seconds, t.user_id) < ($4::bigint, $5::uuid) AND t.seconds > 0 AND u.privacy <> 'off'
+    WHERE t.period = $2 AND t.starts_on = $3 AND t.lang || '' = $4::text
+      AND (t.seconds, t.user_id) < ($5::bigint, $6::uuid) AND t.seconds > 0 AND u.privacy <> 'off'
     ORDER BY t.seconds DESC, t.user_id DESC
-    LIMIT $6
+    LIMIT $7
 ) p
 ORDER BY p.seconds DESC, p.user_id DESC
 `
 
 type LeaderboardPageBelowParams struct {
-	Period   calendar.Period
-	StartsOn calendar.Day
-	Lang     string
-	Seconds  int64
-	UserID   uuid.UUID
-	MaxRows  int32
+	BoardLangs []string
+	Period     calendar.Period
+	StartsOn   calendar.Day
+	Lang       string
+	Seconds    int64
+	UserID     uuid.UUID
+	MaxRows    int32
 }
 
 type LeaderboardPageBelowRow struct {
@@ -272,6 +284,7 @@ type LeaderboardPageBelowRow struct {
 // from Postgres shows are one thing.
 func (q *Queries) LeaderboardPageBelow(ctx context.Context, db DBTX, arg LeaderboardPageBelowParams) ([]LeaderboardPageBelowRow, error) {
 	rows, err := db.Query(ctx, LeaderboardPageBelow,
+		arg.BoardLangs,
 		arg.Period,
 		arg.StartsOn,
 		arg.Lang,
@@ -311,14 +324,14 @@ const LeaderboardRanks = `-- name: LeaderboardRanks :many
 WITH mine AS (
     SELECT t.user_id, t.seconds FROM totals t JOIN users u ON u.id = t.user_id
     WHERE t.user_id = ANY ($1::uuid[])
-      AND t.period = $2 AND t.starts_on = $3 AND t.lang = $4
+      AND t.period = $2 AND t.starts_on = $3 AND t.lang = $4::text
       AND t.seconds > 0 AND u.privacy <> 'off'
 ), steps AS (
     SELECT array_agg(DISTINCT m.seconds ORDER BY m.seconds) AS bounds, min(m.seconds) AS lowest FROM mine m
 ), counted AS MATERIALIZED (
     SELECT width_bucket(t.seconds - 1, (SELECT s.bounds FROM steps s)) AS step, count(*) AS n
     FROM totals t
-    WHERE t.period = $2 AND t.starts_on = $3 AND t.lang = $4
+    WHERE t.period = $2 AND t.starts_on = $3 AND t.lang || '' = $4::text
       AND t.seconds > (SELECT s.lowest FROM steps s)
       AND NOT EXISTS (SELECT FROM users u WHERE u.id = t.user_id AND u.privacy = 'off')
     GROUP BY 1

@@ -59,13 +59,15 @@ USING (
       ON p.user_id = u.id AND p.version = u.version
     WHERE z.seconds = 0
     ORDER BY z.user_id, z.period, z.starts_on, z.lang
+    FOR SHARE OF u SKIP LOCKED
     FOR UPDATE OF z SKIP LOCKED
 ) d
 WHERE t.user_id = d.user_id AND t.period = d.period AND t.starts_on = d.starts_on AND t.lang = d.lang AND t.seconds = 0
 `
 
 // Totals whose removal was published, that is: which are zero at the published version. The join sees version and totals
-// in one snapshot, so a total that became zero later stays. Locked as above; what is skipped goes with the next publish.
+// in one snapshot, so a total that became zero later stays. Both rows are locked, so that both conditions hold now: a total
+// that was more than zero for a while since has another version. What others hold is skipped and goes with the next publish.
 func (q *Queries) OutboxDeleteZeroTotals(ctx context.Context, db DBTX, userIDs []uuid.UUID, versions []int64) error {
 	_, err := db.Exec(ctx, OutboxDeleteZeroTotals, userIDs, versions)
 	return err
@@ -102,22 +104,15 @@ SELECT o.user_id, coalesce(u.version, o.version)::bigint AS version,
     coalesce(u.handle, '')::text AS handle, coalesce(u.avatar_url, '')::text AS avatar_url, u.streak_first_on, u.streak_last_on,
     coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = o.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
     coalesce(t.periods, '{}')::text[] AS periods, coalesce(t.starts, '{}')::date[] AS starts,
-    coalesce(t.langs, '{}')::text[] AS langs, coalesce(t.seconds, '{}')::bigint[] AS seconds,
-    coalesce(t.top_langs, '{}')::text[] AS top_langs
+    coalesce(t.langs, '{}')::text[] AS langs, coalesce(t.seconds, '{}')::bigint[] AS seconds
 FROM outbox o
 LEFT JOIN users u ON u.id = o.user_id
 CROSS JOIN LATERAL (
-    SELECT array_agg(r.period) AS periods, array_agg(r.starts_on) AS starts, array_agg(r.lang) AS langs,
-        array_agg(r.seconds) AS seconds, array_agg(r.top_lang) AS top_langs
-    FROM (
-        SELECT a.period, a.starts_on, a.lang, a.seconds,
-            CASE WHEN a.lang = '' THEN coalesce((SELECT l.lang FROM totals l
-                WHERE l.user_id = a.user_id AND l.period = a.period AND l.starts_on = a.starts_on AND l.lang <> '' AND l.seconds > 0
-                ORDER BY l.seconds DESC, l.lang LIMIT 1), '') ELSE '' END AS top_lang
-        FROM (SELECT unnest($1::text[]) AS period, unnest($2::date[]) AS starts_on) s
-        JOIN totals a ON a.user_id = o.user_id AND a.period = s.period AND a.starts_on = s.starts_on
-        WHERE a.lang = '' OR a.lang IN (SELECT unnest($3::text[]))
-    ) r
+    SELECT array_agg(a.period) AS periods, array_agg(a.starts_on) AS starts, array_agg(a.lang) AS langs,
+        array_agg(a.seconds) AS seconds
+    FROM (SELECT unnest($1::text[]) AS period, unnest($2::date[]) AS starts_on) s
+    JOIN totals a ON a.user_id = o.user_id AND a.period = s.period AND a.starts_on = s.starts_on
+    WHERE a.lang = '' OR a.lang IN (SELECT unnest($3::text[]))
 ) t
 WHERE o.user_id = ANY ($4::uuid[])
 ORDER BY o.user_id
@@ -144,12 +139,11 @@ type OutboxReadManyRow struct {
 	Starts        []calendar.Day
 	Langs         []string
 	Seconds       []int64
-	TopLangs      []string
 }
 
 // Everything that is published of pending users, read in this one statement so that it belongs together. A user who no
 // longer exists has no row in users and no totals. The arrays hold one element for each total of the given spans, in all
-// languages or in one of the given ones; top_langs is set where lang is ”.
+// languages or in one of the given ones.
 func (q *Queries) OutboxReadMany(ctx context.Context, db DBTX, arg OutboxReadManyParams) ([]OutboxReadManyRow, error) {
 	rows, err := db.Query(ctx, OutboxReadMany,
 		arg.Periods,
@@ -178,7 +172,6 @@ func (q *Queries) OutboxReadMany(ctx context.Context, db DBTX, arg OutboxReadMan
 			&i.Starts,
 			&i.Langs,
 			&i.Seconds,
-			&i.TopLangs,
 		); err != nil {
 			return nil, err
 		}

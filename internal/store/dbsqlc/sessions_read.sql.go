@@ -15,38 +15,48 @@ import (
 const SessionGetDetail = `-- name: SessionGetDetail :one
 
 SELECT s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang, s.peak_cpm, s.peak_at,
-    (SELECT jsonb_object_agg(l.lang, l.seconds)
-       FROM (SELECT x.lang, sum(x.seconds) AS seconds
+    l.langs::jsonb AS langs, l.other_seconds::bigint AS other_seconds, d.files, d.key_counts
+  FROM sessions s
+ CROSS JOIN LATERAL (
+     SELECT jsonb_object_agg(r.lang, r.seconds) FILTER (WHERE r.place <= $1::integer) AS langs,
+            COALESCE(sum(r.seconds) FILTER (WHERE r.place > $1), 0) AS other_seconds
+       FROM (SELECT x.lang, sum(x.seconds) AS seconds, row_number() OVER (ORDER BY sum(x.seconds) DESC, x.lang) AS place
                FROM session_seconds x
               WHERE x.user_id = s.user_id AND x.session_id = s.id
-              GROUP BY x.lang) l)::jsonb AS langs,
-    d.files, d.key_counts
-  FROM sessions s
+              GROUP BY x.lang) r) l
   LEFT JOIN session_details d ON d.user_id = s.user_id AND d.session_id = s.id
- WHERE s.user_id = $1
-   AND s.id = COALESCE((SELECT a.heir FROM session_aliases a WHERE a.id = $2 AND a.user_id = $1), $2::uuid)
+ WHERE s.user_id = $2
+   AND s.id = COALESCE((SELECT a.heir FROM session_aliases a WHERE a.id = $3 AND a.user_id = $2), $3::uuid)
 `
 
+type SessionGetDetailParams struct {
+	MaxLangs int32
+	UserID   uuid.UUID
+	ID       uuid.UUID
+}
+
 type SessionGetDetailRow struct {
-	ID         uuid.UUID
-	StartedAt  time.Time
-	EndedAt    time.Time
-	Keystrokes int64
-	Lines      int64
-	TopLang    string
-	PeakCpm    int64
-	PeakAt     time.Time
-	Langs      []byte
-	Files      []byte
-	KeyCounts  []byte
+	ID           uuid.UUID
+	StartedAt    time.Time
+	EndedAt      time.Time
+	Keystrokes   int64
+	Lines        int64
+	TopLang      string
+	PeakCpm      int64
+	PeakAt       time.Time
+	Langs        []byte
+	OtherSeconds int64
+	Files        []byte
+	KeyCounts    []byte
 }
 
 // Sessions as people read them. Every query takes the user: nobody's session can be reached without its owner's id.
 // One statement, so that a session that is being replaced is never seen half old and half new. An absorbed session's id
-// leads to its heir. langs: {language key: seconds}; files and key_counts as the finalizer wrote them, NULL when there
-// are none.
-func (q *Queries) SessionGetDetail(ctx context.Context, db DBTX, userID uuid.UUID, iD uuid.UUID) (SessionGetDetailRow, error) {
-	row := db.QueryRow(ctx, SessionGetDetail, userID, iD)
+// leads to its heir. langs: {language key: seconds} of the max_langs languages with the most seconds, ties to the
+// smaller key; other_seconds: those of all others together. A session may have as many languages as events, and names
+// of languages are the user's own. files and key_counts as the finalizer wrote them, NULL when there are none.
+func (q *Queries) SessionGetDetail(ctx context.Context, db DBTX, arg SessionGetDetailParams) (SessionGetDetailRow, error) {
+	row := db.QueryRow(ctx, SessionGetDetail, arg.MaxLangs, arg.UserID, arg.ID)
 	var i SessionGetDetailRow
 	err := row.Scan(
 		&i.ID,
@@ -58,6 +68,7 @@ func (q *Queries) SessionGetDetail(ctx context.Context, db DBTX, userID uuid.UUI
 		&i.PeakCpm,
 		&i.PeakAt,
 		&i.Langs,
+		&i.OtherSeconds,
 		&i.Files,
 		&i.KeyCounts,
 	)
