@@ -6,7 +6,7 @@ LINT := go tool -modfile=tools/lint/go.mod golangci-lint
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench lint generate verify
+.PHONY: help run build test trials bench lint generate verify
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ build: ## Build bin/commma-api
 
 test: ## Run all tests with the race detector, on private servers; ARGS='-run TestX'
 	go test -race -timeout 8m $(ARGS) ./...
+
+trials: ## Kill and stop processes at every round trip, where `make test` takes a sample; minutes
+	COMMMA_TRIALS=1 go test -timeout 60m -count=1 -v -run 'EveryRoundTrip|StoppedPublisher|Killed|Concurrent' ./tests ./internal/aggregate
 
 bench: ## Run the benchmarks; ARGS='-benchtime 1x'
 	go test -run '^$$' -bench . $(ARGS) ./...

@@ -89,7 +89,7 @@ func (s *stack) createUser(handle, zone string) createdUser {
 }
 
 type workerStats struct {
-	Aggregate struct{ Due, Finalized, Failed, Sessions, Events, Seconds int }
+	Aggregate struct{ Due, Finalized, Skipped, Retried, Failed, Sessions, Events, Seconds int }
 	Publish   struct{ Users, Left, Built int }
 }
 
@@ -175,9 +175,17 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// await waits for a line that contains want, until the process ends or a minute has passed.
+// await waits for a line that contains want; without one by the end of the process, or within a minute, the test fails.
 func (l *lines) await(t *testing.T, want string, done <-chan struct{}) string {
 	t.Helper()
+	line, ok := l.find(want, done)
+	if !ok {
+		t.Fatalf("no line with %q in:\n%s", want, l.String())
+	}
+	return line
+}
+
+func (l *lines) find(want string, done <-chan struct{}) (line string, ok bool) {
 	ended := false
 	wake := func() {
 		l.mu.Lock()
@@ -196,11 +204,11 @@ func (l *lines) await(t *testing.T, want string, done <-chan struct{}) string {
 	for {
 		for line := range strings.Lines(l.buf.String()) {
 			if strings.Contains(line, want) && strings.HasSuffix(line, "\n") {
-				return line
+				return line, true
 			}
 		}
 		if ended {
-			t.Fatalf("no line with %q in:\n%s", want, l.buf.String())
+			return "", false
 		}
 		l.cond.Wait()
 	}

@@ -1,0 +1,213 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/redisconn"
+	"github.com/commma/commma/internal/store"
+)
+
+// Every round trip of a process to Postgres and Redis is a point at which it may die, before it is sent or after it was
+// answered. The full enumeration takes minutes, so that without COMMMA_TRIALS only every so many-th point is taken, from
+// a start that moves with each run of the day.
+func crashStride() (start, stride int) {
+	if os.Getenv("COMMMA_TRIALS") != "" {
+		return 1, 1
+	}
+	const every = 9
+	return 1 + clock.System{}.Now().Hour()%every, every
+}
+
+// eachCrashPoint runs trial at point after point until it reports that the process came to its end without being killed.
+func eachCrashPoint(t *testing.T, trial func(t *testing.T, at int, after bool) (killed bool)) {
+	for _, after := range []bool{false, true} {
+		t.Run(map[bool]string{false: "before", true: "after"}[after], func(t *testing.T) {
+			t.Parallel()
+			at, stride := crashStride()
+			points := 0
+			for ; trial(t, at, after); at += stride {
+				points++
+			}
+			require.Positive(t, points)
+			t.Logf("%d crash points, the process made fewer than %d round trips", points, at)
+		})
+	}
+}
+
+// fragile is a stack whose next process dies at a crash point.
+func (s *stack) fragile(at int, after bool) (*stack, *crashPoint) {
+	c := &crashPoint{at: at, after: after}
+	return &stack{t: s.t, database: c.through(s.t, s.database), rdb: c.through(s.t, s.rdb)}, c
+}
+
+// requireExact compares what stands with the seconds that must: totals, sessions and the all-time board.
+func requireExact(t *testing.T, s *stack, pool *pgxpool.Pool, want map[uuid.UUID]int64) {
+	t.Helper()
+	type total struct {
+		User    uuid.UUID
+		Seconds int64
+	}
+	for name, sql := range map[string]string{
+		"totals":   `SELECT user_id, seconds FROM totals WHERE period = 'alltime' AND lang = ''`,
+		"days":     `SELECT user_id, sum(seconds)::bigint FROM totals WHERE period = 'day' AND lang <> '' GROUP BY 1`,
+		"sessions": `SELECT user_id, sum(extract(epoch FROM ended_at - started_at))::bigint FROM sessions GROUP BY 1`,
+	} {
+		got := map[uuid.UUID]int64{}
+		for _, r := range rows[total](t, pool, sql) {
+			got[r.User] = r.Seconds
+		}
+		require.Equal(t, want, got, name)
+	}
+	rdb, err := redisconn.Open(t.Context(), s.rdb)
+	require.NoError(t, err)
+	defer func() { _ = rdb.Close() }()
+	// A builder that died leaves its token for half a minute, and Postgres answers meanwhile.
+	require.Equal(t, want, boardSeconds(t, pool, rdb, nil), "board")
+	require.Zero(t, rows[struct{ N int64 }](t, pool, `SELECT count(*) FROM events`)[0].N)
+}
+
+// settle runs cycles until no user was skipped: Postgres may take a moment to notice that a process is gone, and its
+// transaction holds its user until then.
+func (s *stack) settle() {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		stats := s.workerOnce()
+		require.Zero(s.t, stats.Aggregate.Failed)
+		return stats.Aggregate.Skipped == 0 && stats.Aggregate.Retried == 0
+	}, time.Minute, 20*time.Millisecond)
+}
+
+func openPool(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := store.Open(t.Context(), url, store.Options{AppName: "test"})
+	require.NoError(t, err)
+	return pool
+}
+
+func TestWorkerKilledAtEveryRoundTrip(t *testing.T) {
+	t.Parallel()
+	eachCrashPoint(t, func(t *testing.T, at int, after bool) bool {
+		s := newStack(t)
+		pool := openPool(t, s.database)
+		defer pool.Close()
+		ended := clock.System{}.Now().Add(-2 * time.Hour).Unix()
+		want := map[uuid.UUID]int64{}
+		for i := range 4 {
+			want[insertUser(t, pool, ended, i)] = int64(i+1)*60 + 60
+		}
+		fragile, crash := s.fragile(at, after)
+		cmd := fragile.command(context.WithoutCancel(t.Context()), "worker", "--once")
+		crash.kill = func() { _ = cmd.Process.Kill() }
+		crash.mu.Lock() // until the process is known
+		require.NoError(t, cmd.Start())
+		crash.mu.Unlock()
+		err := cmd.Wait()
+		if !crash.fired {
+			require.NoError(t, err)
+		}
+		s.settle()
+		requireExact(t, s, pool, want)
+		return crash.fired
+	})
+}
+
+// An upload is sent again until it is answered, as the clients do, through a server that dies once on the way.
+func TestServerKilledAtEveryRoundTripOfAnUpload(t *testing.T) {
+	t.Parallel()
+	eachCrashPoint(t, func(t *testing.T, at int, after bool) bool {
+		s := newStack(t)
+		user := s.createUser("victim", "UTC")
+		pool := openPool(t, s.database)
+		defer pool.Close()
+		start := clock.System{}.Now().Add(-2 * time.Hour).Truncate(time.Second)
+		var events []string
+		for i := range 10 {
+			events = append(events, fmt.Sprintf(`{"id":"%s","ts":%d,"lang":"go","keystrokes":5,"lines":1}`,
+				uuid.NewString(), start.Add(time.Duration(i)*time.Minute).UnixMilli()))
+		}
+		body := `{"events":[` + strings.Join(events, ",") + `]}`
+		fragile, crash := s.fragile(at, after)
+		killed, status := fragile.requestThrough(crash, http.MethodPost, "/v1/ingest", user.Token, body)
+		if status == http.StatusAccepted {
+			require.Equal(t, int64(10), rows[struct{ N int64 }](t, pool, `SELECT count(*) FROM events`)[0].N, "a 202 means committed")
+		}
+		if killed {
+			base, _ := s.serve("--no-aggregate")
+			status, answer := call(t, http.MethodPost, base+"/v1/ingest", user.Token, body)
+			require.Equal(t, 202, status, answer)
+		}
+		s.settle()
+		requireExact(t, s, pool, map[uuid.UUID]int64{uuid.MustParse(user.ID): 9*60 + 60})
+		return killed
+	})
+}
+
+// A delete is sent again until it is answered: it is done, or there is nothing left to delete.
+func TestServerKilledAtEveryRoundTripOfADelete(t *testing.T) {
+	t.Parallel()
+	eachCrashPoint(t, func(t *testing.T, at int, after bool) bool {
+		s := newStack(t)
+		pool := openPool(t, s.database)
+		defer pool.Close()
+		user := s.createUser("victim", "UTC")
+		base, p := s.serve("--no-aggregate")
+		now := clock.System{}.Now()
+		upload(t, base, user, now.Add(-9*time.Hour), now.Add(-5*time.Hour))
+		s.workerOnce()
+		require.NoError(t, p.stop(t, syscall.SIGTERM))
+		doomed := rows[struct{ ID uuid.UUID }](t, pool, `SELECT id FROM sessions ORDER BY started_at LIMIT 1`)[0].ID
+		path := "/v1/sessions/" + doomed.String()
+
+		fragile, crash := s.fragile(at, after)
+		killed, status := fragile.requestThrough(crash, http.MethodDelete, path, user.Token, "")
+		if status == http.StatusNoContent {
+			require.Zero(t, rows[struct{ N int64 }](t, pool, `SELECT count(*) FROM sessions WHERE id = $1`, doomed)[0].N)
+		}
+		if killed {
+			base, _ := s.serve("--no-aggregate")
+			status, answer := call(t, http.MethodDelete, base+path, user.Token, "")
+			require.Contains(t, []int{204, 404}, status, answer)
+		}
+		s.settle()
+		requireExact(t, s, pool, map[uuid.UUID]int64{uuid.MustParse(user.ID): 60})
+		return killed
+	})
+}
+
+// requestThrough serves until the crash, and sends one request; the status is 0 when no answer came.
+func (s *stack) requestThrough(crash *crashPoint, method, path, token, body string) (killed bool, status int) {
+	s.t.Helper()
+	cmd := s.command(context.WithoutCancel(s.t.Context()), "serve", "--listen=127.0.0.1:0", "--no-aggregate")
+	crash.kill = func() { _ = cmd.Process.Kill() }
+	crash.mu.Lock() // until the process is known
+	p := start(s.t, cmd)
+	crash.mu.Unlock()
+	if line, ok := p.stderr.find("msg=serving", p.done); ok {
+		_, rest, _ := strings.Cut(line, "address=")
+		req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+strings.Fields(rest)[0]+path, strings.NewReader(body))
+		require.NoError(s.t, err)
+		req.Header.Set("Authorization", "Bearer "+token)
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			_ = res.Body.Close()
+			status = res.StatusCode
+		}
+	}
+	crash.mu.Lock()
+	killed = crash.fired
+	crash.mu.Unlock()
+	_ = cmd.Process.Kill()
+	<-p.done
+	return killed, status
+}

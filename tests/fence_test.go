@@ -1,0 +1,133 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/redisconn"
+	"github.com/commma/commma/internal/testenv"
+)
+
+// A publisher that is stopped anywhere between reading totals and writing them, and woken after another one published,
+// never writes the older value: not after growth, a decrease, a removal, nor after Redis was emptied.
+func TestStoppedPublisherWritesNothingOld(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(f *fenceTrial){
+		"growth":   (*fenceTrial).grow,
+		"decrease": (*fenceTrial).shrink,
+		"removal":  (*fenceTrial).remove,
+		"emptied":  (*fenceTrial).empty,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start, stride := crashStride()
+			for at := start; ; at += stride {
+				if !newFenceTrial(t).run(at, change) {
+					t.Logf("stopped at %d points, the publisher made fewer than %d round trips", (at-start)/stride, at)
+					return
+				}
+			}
+		})
+	}
+}
+
+// fenceTrial has a user on the boards with two sessions, who is pending at a raised version.
+type fenceTrial struct {
+	*stack
+	pool *pgxpool.Pool
+	base string
+	user createdUser
+}
+
+func newFenceTrial(t *testing.T) *fenceTrial {
+	t.Helper()
+	s := &stack{t: t, database: testenv.PostgresURL(t), rdb: testenv.OwnRedis(t).URL()}
+	base, _ := s.serve("--no-aggregate")
+	f := &fenceTrial{stack: s, pool: openPool(t, s.database), base: base, user: s.createUser("mover", "UTC")}
+	now := clock.System{}.Now()
+	upload(t, base, f.user, now.Add(-9*time.Hour), now.Add(-5*time.Hour))
+	s.workerOnce()
+	for _, sql := range []string{`UPDATE users SET version = version + 1`, `INSERT INTO outbox SELECT id, version FROM users`} {
+		_, err := f.pool.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	return f
+}
+
+// run stops a publisher at a round trip, makes the change, and wakes the publisher. It is false when the publisher ended
+// before that round trip.
+func (f *fenceTrial) run(at int, change func(*fenceTrial)) bool {
+	defer f.pool.Close()
+	fragile, crash := f.fragile(at, false)
+	crash.resume = make(chan struct{})
+	cmd := fragile.command(context.WithoutCancel(f.t.Context()), "worker", "--once")
+	stopped := make(chan struct{})
+	crash.kill = func() {
+		_ = cmd.Process.Signal(syscall.SIGSTOP)
+		close(stopped)
+	}
+	crash.mu.Lock() // until the process is known
+	p := start(f.t, cmd)
+	crash.mu.Unlock()
+	select {
+	case <-p.done:
+		require.NoError(f.t, p.err)
+		close(crash.resume)
+		return false
+	case <-stopped:
+	}
+	change(f)
+	f.requireBoard()
+	_ = cmd.Process.Signal(syscall.SIGCONT) // unless it has ended
+	close(crash.resume)
+	<-p.done // it may have failed: its connections stood still
+	f.requireBoard()
+	f.workerOnce()
+	f.requireBoard()
+	return true
+}
+
+// requireBoard checks that the all-time board shows the total, from Redis or, where Redis has no board, from Postgres.
+func (f *fenceTrial) requireBoard() {
+	f.t.Helper()
+	totals := rows[struct{ Seconds int64 }](f.t, f.pool, `SELECT seconds FROM totals WHERE period = 'alltime' AND lang = '' AND seconds > 0`)
+	_, board := call(f.t, http.MethodGet, f.base+"/v1/leaderboard?period=alltime", "", "")
+	if len(totals) == 0 {
+		require.Contains(f.t, board, `"entries":[]`)
+		return
+	}
+	require.Contains(f.t, board, fmt.Sprintf(`"duration_s":%d,`, totals[0].Seconds))
+}
+
+func (f *fenceTrial) grow() {
+	upload(f.t, f.base, f.user, clock.System{}.Now().Add(-3*time.Hour))
+	f.workerOnce()
+}
+
+func (f *fenceTrial) shrink() {
+	id := rows[struct{ ID uuid.UUID }](f.t, f.pool, `SELECT id FROM sessions LIMIT 1`)[0].ID
+	status, answer := call(f.t, http.MethodDelete, f.base+"/v1/sessions/"+id.String(), f.user.Token, "")
+	require.Equal(f.t, 204, status, answer)
+}
+
+func (f *fenceTrial) remove() {
+	status, answer := call(f.t, http.MethodDelete, f.base+"/v1/me", f.user.Token, "")
+	require.Equal(f.t, 204, status, answer)
+}
+
+func (f *fenceTrial) empty() {
+	rdb, err := redisconn.Open(f.t.Context(), f.rdb)
+	require.NoError(f.t, err)
+	defer func() { _ = rdb.Close() }()
+	require.NoError(f.t, rdb.FlushAll(f.t.Context()).Err())
+	f.grow()
+}
