@@ -14,7 +14,7 @@ import (
 type metrics struct {
 	cycles, publishes, admissions, redisFailures *prometheus.CounterVec
 	sessions, seconds, usersFailed, usersShown   prometheus.Counter
-	archivesPruned, usersRetried                 prometheus.Counter
+	archivesPruned, usersRetried, buildsFailed   prometheus.Counter
 	usersSetAside, pendingUsers, pendingAge      prometheus.Gauge
 	redisGivenUp                                 prometheus.Gauge
 	cycleSeconds                                 prometheus.Histogram
@@ -46,6 +46,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "commma_aggregate_cycle_seconds", Help: "Length of a cycle.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 9),
 		}),
 		publishes:     counters("commma_publish_total", "Attempts to bring pending users to the boards.", "result"),
+		buildsFailed:  counter("commma_board_builds_failed_total", "Builds of boards that failed or were lost."),
 		usersShown:    counter("commma_publish_users_total", "Users brought to all their boards."),
 		pendingUsers:  gauge("commma_outbox_pending_users", "Users whose totals the boards do not show yet."),
 		pendingAge:    gauge("commma_outbox_oldest_seconds", "How long the first of them has been waiting."),
@@ -79,6 +80,7 @@ func (m *metrics) aggregated(s aggregate.Stats, err error) {
 func (m *metrics) published(s outbox.Stats, err error) {
 	m.publishes.WithLabelValues(result(err)).Inc()
 	m.usersShown.Add(float64(s.Users))
+	m.buildsFailed.Add(float64(s.Failed))
 }
 
 func (m *metrics) backlog(users int64, oldest time.Duration) {

@@ -85,8 +85,15 @@ func runSome(ctx context.Context, rdb redis.UniversalClient, script *redis.Scrip
 	for _, i := range which {
 		cmds[i] = script.EvalSha(ctx, pipe, calls[i].keys, calls[i].args...)
 	}
-	// The error is the first command's that failed; each command is looked at by the caller.
-	_, _ = pipe.Exec(ctx)
+	_, err := pipe.Exec(ctx)
+	if err == nil || isReply(err) {
+		return // it is the first command's that failed; the caller looks at each
+	}
+	for _, i := range which { // without a connection the client leaves the commands as they were
+		if cmds[i].Err() == nil && cmds[i].Val() == nil {
+			cmds[i].SetErr(err)
+		}
+	}
 }
 
 // errAnswer is an answer that the script at hand does not give.
