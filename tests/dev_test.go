@@ -15,10 +15,10 @@ import (
 )
 
 // dev starts `commma-api dev` on a data directory and returns its three curl lines once it serves.
-func dev(t *testing.T, dataDir string) (p *process, curls []string) {
+func dev(t *testing.T, dataDir string, env ...string) (p *process, curls []string) {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), binary, "dev", "--listen=127.0.0.1:0", "--data-dir="+dataDir)
-	cmd.Env = withoutServers(os.Environ())
+	cmd.Env = append(withoutServers(os.Environ()), env...)
 	p = start(t, cmd)
 	p.stdout.await(t, "Ctrl-C", p.done)
 	for line := range strings.Lines(p.stdout.String()) {
@@ -63,11 +63,14 @@ func TestDev(t *testing.T) {
 	require.Contains(t, sh(t, curls[1]), `"handle":"demo"`)
 	require.Contains(t, sh(t, curls[2]), `"entries":[]`, "the session has not ended")
 	sh(t, once)
+	sourced := strings.Fields(sh(t, ". '"+dir+"/env' && env | grep ^COMMMA_"))
+	require.Len(t, sourced, 2)
 	require.Contains(t, sh(t, curls[2]), `"handle":"demo"`)
 	require.NoError(t, p.stop(t, syscall.SIGINT), "Ctrl-C is an orderly end")
 	require.NoFileExists(t, filepath.Join(dir, "env"), "nothing to source while nothing runs")
 
-	p, curls = dev(t, dir)
+	// Started again by somebody who still has the file's variables in the shell.
+	p, curls = dev(t, dir, sourced...)
 	require.Contains(t, sh(t, curls[2]), `"handle":"demo"`, "the data survives")
 	require.Contains(t, sh(t, curls[1]), `"handle":"demo"`, "and so does the user")
 

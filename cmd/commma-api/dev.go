@@ -50,6 +50,10 @@ func (c *devCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("listen (choose another address with --listen): %w", err)
 	}
 	defer func() { _ = listener.Close() }()
+	if localstack.Owns(c.DataDir, c.DatabaseURL) {
+		// Somebody has sourced the file env in this shell.
+		c.DatabaseURL, c.RedisURL = "", ""
+	}
 	f := storeFlags{databaseFlags: databaseFlags{DatabaseURL: c.DatabaseURL}, RedisURL: c.RedisURL}
 	if f.DatabaseURL != "" {
 		say("using the servers that COMMMA_DATABASE_URL and COMMMA_REDIS_URL name; unset both for private ones")
