@@ -11,13 +11,15 @@ ORDER BY t.seconds DESC, t.user_id DESC
 LIMIT sqlc.arg(max_rows);
 
 -- name: VerifyBoardUsers :many
--- What a board should show of some users: 0 of those who are gone, on off or without a total.
+-- What a board should show of some users: 0 of those who are gone, on off or without a total. The total of each is looked
+-- up by user: joined, or with a lang that the index of boards could use, the planner may read the whole board for it.
 SELECT i.user_id::uuid AS user_id, coalesce(u.version, 0)::bigint AS version,
     EXISTS (SELECT FROM outbox o WHERE o.user_id = i.user_id)::boolean AS pending,
-    (CASE WHEN u.privacy <> 'off' THEN coalesce(t.seconds, 0) ELSE 0 END)::bigint AS seconds
+    (CASE WHEN u.privacy <> 'off' THEN coalesce((SELECT t.seconds FROM totals t
+        WHERE t.user_id = u.id AND t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND (t.lang || '') = sqlc.arg(lang)::text), 0)
+        ELSE 0 END)::bigint AS seconds
 FROM (SELECT unnest(sqlc.arg(user_ids)::uuid[]) AS user_id) i
-LEFT JOIN users u ON u.id = i.user_id
-LEFT JOIN totals t ON t.user_id = i.user_id AND t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang);
+LEFT JOIN users u ON u.id = i.user_id;
 
 -- name: VerifyCountUsers :one
 SELECT count(*)::bigint FROM users;

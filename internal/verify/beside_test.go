@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -61,7 +62,9 @@ func TestNoFalseDriftBesideWriters(t *testing.T) {
 	var checks errgroup.Group
 	checks.Go(until(func() error {
 		r, err := f.checker.All(ctx, Options{Page: 23})
-		require.Zero(t, r.Drift, "pass %d: %+v", passes, r)
+		if err == nil && r.Drift > 0 {
+			err = fmt.Errorf("false drift in pass %d: %+v", passes, r)
+		}
 		passes++
 		members += r.Members
 		return err

@@ -69,17 +69,18 @@ func (q *Queries) VerifyBoardTotals(ctx context.Context, db DBTX, arg VerifyBoar
 const VerifyBoardUsers = `-- name: VerifyBoardUsers :many
 SELECT i.user_id::uuid AS user_id, coalesce(u.version, 0)::bigint AS version,
     EXISTS (SELECT FROM outbox o WHERE o.user_id = i.user_id)::boolean AS pending,
-    (CASE WHEN u.privacy <> 'off' THEN coalesce(t.seconds, 0) ELSE 0 END)::bigint AS seconds
-FROM (SELECT unnest($1::uuid[]) AS user_id) i
+    (CASE WHEN u.privacy <> 'off' THEN coalesce((SELECT t.seconds FROM totals t
+        WHERE t.user_id = u.id AND t.period = $1 AND t.starts_on = $2 AND (t.lang || '') = $3::text), 0)
+        ELSE 0 END)::bigint AS seconds
+FROM (SELECT unnest($4::uuid[]) AS user_id) i
 LEFT JOIN users u ON u.id = i.user_id
-LEFT JOIN totals t ON t.user_id = i.user_id AND t.period = $2 AND t.starts_on = $3 AND t.lang = $4
 `
 
 type VerifyBoardUsersParams struct {
-	UserIDs  []uuid.UUID
 	Period   calendar.Period
 	StartsOn calendar.Day
 	Lang     string
+	UserIDs  []uuid.UUID
 }
 
 type VerifyBoardUsersRow struct {
@@ -89,13 +90,14 @@ type VerifyBoardUsersRow struct {
 	Seconds int64
 }
 
-// What a board should show of some users: 0 of those who are gone, on off or without a total.
+// What a board should show of some users: 0 of those who are gone, on off or without a total. The total of each is looked
+// up by user: joined, or with a lang that the index of boards could use, the planner may read the whole board for it.
 func (q *Queries) VerifyBoardUsers(ctx context.Context, db DBTX, arg VerifyBoardUsersParams) ([]VerifyBoardUsersRow, error) {
 	rows, err := db.Query(ctx, VerifyBoardUsers,
-		arg.UserIDs,
 		arg.Period,
 		arg.StartsOn,
 		arg.Lang,
+		arg.UserIDs,
 	)
 	if err != nil {
 		return nil, err
