@@ -20,7 +20,7 @@ func TestNoFalseDriftBesideWriters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 200)
 	f.t = t
-	const rounds = 30
+	const rounds = 12
 	ctx, cancel := context.WithTimeout(f.ctx, 3*time.Minute)
 	defer cancel()
 	var writers errgroup.Group
