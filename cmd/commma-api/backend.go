@@ -29,6 +29,7 @@ import (
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/verify"
 )
 
 // backend is the domain, wired over one Postgres and one Redis: what serve, worker and dev have in common.
@@ -40,7 +41,9 @@ type backend struct {
 	finalizer  *aggregate.Finalizer
 	aggregator *aggregate.Aggregator
 	pruner     *aggregate.Pruner
+	builder    *leaderboard.Builder
 	publisher  *outbox.Publisher
+	checker    *verify.Checker
 	metrics    *metrics
 	registry   *prometheus.Registry
 	// missing is signalled when a reader found a board that should be there and is not.
@@ -73,8 +76,12 @@ func openBackend(ctx context.Context, p *program, f storeFlags, parallel int) (*
 	b.aggregator = aggregate.New(pool, b.finalizer, b.clock, b.log, parallel)
 	b.pruner = aggregate.NewPruner(pool, aggregate.PruneConfig{})
 	keys := languages.Keys()
-	builder := leaderboard.NewBuilder(pool, rdb, keys, b.log)
-	b.publisher = outbox.New(pool, leaderboard.NewBoards(rdb), builder, keys)
+	b.builder = leaderboard.NewBuilder(pool, rdb, keys, b.log)
+	b.publisher = outbox.New(pool, leaderboard.NewBoards(rdb), b.builder, keys)
+	b.checker = verify.New(verify.Deps{
+		DB: pool, Finalizer: b.finalizer, Boards: leaderboard.NewVerifier(pool, rdb), Builder: b.builder, Publisher: b.publisher,
+		Clock: b.clock, Log: b.log,
+	})
 	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b.metrics = newMetrics(b.registry)
 	return b, nil

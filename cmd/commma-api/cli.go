@@ -17,13 +17,14 @@ type cli struct {
 	LogLevel  slog.Level `help:"Least severe log lines to print: debug, info, warn or error." default:"info" env:"COMMMA_LOG_LEVEL"`
 	LogFormat string     `help:"Format of log lines: text or json." enum:"text,json" default:"text" env:"COMMMA_LOG_FORMAT"`
 
-	Dev     devCmd     `cmd:"" help:"Run everything on this machine: private Postgres and Redis, the API and the aggregator."`
-	Serve   serveCmd   `cmd:"" help:"Run the API, and the aggregator too unless told otherwise."`
-	Worker  workerCmd  `cmd:"" help:"Run the aggregator and the publisher without the API."`
-	Migrate migrateCmd `cmd:"" help:"Bring the database schema up to date, or show how it stands."`
-	User    userCmd    `cmd:"" help:"Manage users."`
-	Replay  replayCmd  `cmd:"" help:"Upload a file of events as an editor would."`
-	Servers serversCmd `cmd:"" help:"Make sure that Postgres and Redis are installed, for dev and for the tests."`
+	Dev     devCmd         `cmd:"" help:"Run everything on this machine: private Postgres and Redis, the API and the aggregator."`
+	Serve   serveCmd       `cmd:"" help:"Run the API, and the aggregator too unless told otherwise."`
+	Worker  workerCmd      `cmd:"" help:"Run the aggregator and the publisher without the API."`
+	Migrate migrateCmd     `cmd:"" help:"Bring the database schema up to date, or show how it stands."`
+	User    userCmd        `cmd:"" help:"Manage users."`
+	Board   leaderboardCmd `cmd:"" name:"leaderboard" help:"Check the boards and the totals behind them, or build boards anew."`
+	Replay  replayCmd      `cmd:"" help:"Upload a file of events as an editor would."`
+	Servers serversCmd     `cmd:"" help:"Make sure that Postgres and Redis are installed, for dev and for the tests."`
 }
 
 func newParser(c *cli) (*kong.Kong, error) {
@@ -72,5 +73,6 @@ type apiFlags struct {
 type loopFlags struct {
 	AggregateEvery time.Duration `help:"Time between two looks for ended sessions." default:"5m" env:"COMMMA_AGGREGATE_EVERY"`
 	PublishEvery   time.Duration `help:"Time between two looks for totals that boards do not show yet." default:"15s" env:"COMMMA_PUBLISH_EVERY"`
+	VerifyEvery    time.Duration `help:"Time that the check for drift takes to go once over all users and boards; 0 turns it off." default:"24h" env:"COMMMA_VERIFY_EVERY"`
 	Parallel       int           `help:"Users to finalize at the same time." default:"${cpus}" env:"COMMMA_PARALLEL"`
 }

@@ -16,6 +16,9 @@ func (f *loopFlags) check() error {
 	if f.AggregateEvery <= 0 || f.PublishEvery <= 0 || f.Parallel <= 0 {
 		return errors.New("--aggregate-every, --publish-every and --parallel must be positive")
 	}
+	if f.VerifyEvery < 0 {
+		return errors.New("--verify-every must not be negative")
+	}
 	return nil
 }
 
@@ -48,6 +51,10 @@ func (b *backend) loops(ctx context.Context, f loopFlags) error {
 			b.publishOnce(ctx, b.publisher.Cycle)
 			pause(ctx, missingPause)
 		}
+		return nil
+	})
+	g.Go(func() error {
+		b.verifyLoop(ctx, f.VerifyEvery)
 		return nil
 	})
 	return g.Wait()

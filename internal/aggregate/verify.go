@@ -1,0 +1,104 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/commma/commma/internal/store/dbsqlc"
+)
+
+// DriftKind says which two things that are stored of a user disagree.
+type DriftKind string
+
+// The kinds of drift in Postgres.
+const (
+	// DriftSession means that the seconds of a session do not add up to its duration.
+	DriftSession DriftKind = "session"
+	// DriftTotal means that totals are not the sums of the seconds of sessions.
+	DriftTotal DriftKind = "total"
+	// DriftStreak means that the streak is not the one that the days of the sessions make.
+	DriftStreak DriftKind = "streak"
+)
+
+// Drift is one kind of disagreement of one user.
+type Drift struct {
+	User    uuid.UUID
+	Kind    DriftKind
+	Rows    int64 // sessions, totals or streaks that are wrong
+	Seconds int64 // by how much in all, without signs; 0 for a streak
+}
+
+// UsersAfter are up to n users in the order of their ids.
+func UsersAfter(ctx context.Context, db dbsqlc.DBTX, after uuid.UUID, n int) ([]uuid.UUID, error) {
+	ids, err := dbsqlc.New().VerifyListUsers(ctx, db, after, int32(n))
+	if err != nil {
+		return nil, fmt.Errorf("list users: %w", err)
+	}
+	return ids, nil
+}
+
+// CountUsers is how many users there are.
+func CountUsers(ctx context.Context, db dbsqlc.DBTX) (int64, error) {
+	n, err := dbsqlc.New().VerifyCountUsers(ctx, db)
+	if err != nil {
+		return 0, fmt.Errorf("count users: %w", err)
+	}
+	return n, nil
+}
+
+// Verify compares what is stored of a page of users: sessions with their seconds, these with totals, and their days with
+// streaks. It takes no locks. Each comparison is one statement, hence of one snapshot, and what finalize commits is
+// committed together: so no writer that runs beside it can look like drift.
+//
+// The totals of a user whose session seconds do not add up are not compared: of the two, the totals may be right.
+func Verify(ctx context.Context, db dbsqlc.DBTX, users []uuid.UUID) ([]Drift, error) {
+	found, err := verifySessions(ctx, db, users)
+	if err != nil {
+		return nil, err
+	}
+	broken := make(map[uuid.UUID]bool, len(found))
+	for i := range found {
+		broken[found[i].User] = true
+	}
+	q := dbsqlc.New()
+	totals, err := q.VerifyTotals(ctx, db, users)
+	if err != nil {
+		return nil, fmt.Errorf("compare totals with sessions: %w", err)
+	}
+	for _, t := range totals {
+		if !broken[t.UserID] {
+			found = append(found, Drift{User: t.UserID, Kind: DriftTotal, Rows: t.Totals, Seconds: t.Seconds})
+		}
+	}
+	streaks, err := q.VerifyStreaks(ctx, db, users)
+	if err != nil {
+		return nil, fmt.Errorf("compare streaks with sessions: %w", err)
+	}
+	for _, id := range streaks {
+		found = append(found, Drift{User: id, Kind: DriftStreak, Rows: 1})
+	}
+	return found, nil
+}
+
+func verifySessions(ctx context.Context, db dbsqlc.DBTX, users []uuid.UUID) ([]Drift, error) {
+	rows, err := dbsqlc.New().VerifySessions(ctx, db, users)
+	if err != nil {
+		return nil, fmt.Errorf("compare sessions with their seconds: %w", err)
+	}
+	var found []Drift
+	index := make(map[uuid.UUID]int)
+	for i := range rows {
+		r := &rows[i]
+		at, ok := index[r.UserID]
+		if !ok {
+			at = len(found)
+			index[r.UserID] = at
+			found = append(found, Drift{User: r.UserID, Kind: DriftSession})
+		}
+		found[at].Rows++
+		found[at].Seconds += max(r.Duration-r.Seconds, r.Seconds-r.Duration)
+	}
+	return found, nil
+}

@@ -1,0 +1,26 @@
+// Package verify looks for drift in production: sessions against their seconds, totals and streaks against sessions,
+// boards against totals. With healing it repairs what it finds through the outbox, as any other change goes.
+//
+// # Guarantee
+//
+// A pass over users and boards finds every disagreement that stood during the whole pass, of one second or more, and
+// reports none that a writer or publisher beside it could have made. It never holds a lock while it compares, and no
+// statement of it covers more than a page of users.
+//
+// # Healing
+//
+// The truth is the seconds of sessions, as long as these add up to the duration of each session. A user is healed in one
+// transaction under the writer lock, which is tried: totals and streak from the sessions, a newer version, the outbox
+// row. Then the user is published. A board that alone is wrong is healed in the same way. A place without a total gets a
+// total of zero, which makes the publisher remove it. A board with a member that is no user's is built anew.
+//
+// Where a session does not add up, its seconds are restored from the day totals if these explain its duration exactly.
+// Else nothing of the user is changed, and it stays reported.
+//
+// # Failures
+//
+//	killed in between          what was healed is committed and pending; the rest is found by the next pass
+//	Redis away                 users are healed and stay pending; boards end the pass with an error
+//	the writer lock is held    tried again for a bounded time, then left and reported
+//	a board built meanwhile    counted as unbuilt; it was made from totals just now
+package verify

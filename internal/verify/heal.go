@@ -1,0 +1,76 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/store/dbsqlc"
+)
+
+// The writer lock is tried a bounded number of times: a finalize takes milliseconds, and who is busy for longer is found
+// again by the next pass.
+const (
+	lockTries = 20
+	lockPause = 50 * time.Millisecond
+)
+
+// errHeld is how a transaction that did not get the writer lock ends.
+var errHeld = errors.New("the writer lock is held")
+
+// publishTimeout bounds the wait for boards that are being built meanwhile. Who is not published then stays pending.
+const publishTimeout = 30 * time.Second
+
+// heal repairs users, each in a transaction of its own, and publishes them. It returns those who were repaired: their
+// repair is committed and in the outbox. One who cannot be repaired is logged and keeps nobody from it.
+func (c *Checker) heal(ctx context.Context, repairs map[uuid.UUID]*aggregate.Repair) (map[uuid.UUID]bool, error) {
+	healed := make(map[uuid.UUID]bool, len(repairs))
+	ids := make([]uuid.UUID, 0, len(repairs))
+	for id, r := range repairs {
+		err := c.healUser(ctx, *r)
+		if ctx.Err() != nil {
+			return healed, ctx.Err()
+		}
+		if err != nil {
+			c.Log.ErrorContext(ctx, "could not heal a user", "user", id, "err", err)
+			continue
+		}
+		healed[id] = true
+		ids = append(ids, id)
+	}
+	pctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	if err := c.Publisher.PublishUsers(pctx, c.Clock.Now(), ids...); err != nil {
+		return healed, fmt.Errorf("publish healed users: %w", err)
+	}
+	return healed, nil
+}
+
+// healUser tries for the writer lock with transactions of its own, so that no connection is kept while it waits, and so
+// that whatever the repair reads is newer than the lock.
+func (c *Checker) healUser(ctx context.Context, r aggregate.Repair) error {
+	for n := 1; ; n++ {
+		err := store.WithTx(ctx, c.DB, func(ctx context.Context, tx pgx.Tx) error {
+			free, err := dbsqlc.New().VerifyTryWriterLock(ctx, tx, store.WriterLock(r.User))
+			if err != nil {
+				return fmt.Errorf("try writer lock: %w", err)
+			}
+			if !free {
+				return errHeld
+			}
+			return c.Finalizer.HealTx(ctx, tx, r)
+		})
+		if !errors.Is(err, errHeld) || n == lockTries {
+			return err
+		}
+		if err := sleep(ctx, lockPause); err != nil {
+			return err
+		}
+	}
+}
