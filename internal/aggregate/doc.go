@@ -18,7 +18,11 @@
 //  4. Build the sessions of both together, and replace what stood there: sessions, their seconds, details, archives.
 //  5. Move the totals by the difference between the seconds that stood there and those that stand there now.
 //  6. Raise the user's version and leave an outbox row, so that boards will follow.
-//  7. Delete the events that were used, by their surrogate keys.
+//  7. Delete the events that were used, by their surrogate keys, and say anew where the user has hot ones.
+//
+// Deletes (delete.go) are the same replacement with nothing in the place of a session, and a stretch of time that is
+// remembered. The archive is pruned (prune.go) behind a horizon that Postgres keeps. Totals and streaks can be compared
+// with the sessions behind them, and healed (verify.go, heal.go).
 //
 // Which users are due is found from hot_runs (scan.go): ingest appends one row per run of a batch, the scanner merges
 // those that touch, and reads no event.
@@ -36,8 +40,10 @@
 // # What must never break
 //
 //   - Events are deleted only in the transaction that used them, and only those that were read.
-//   - A hot_runs row is deleted only when every event it stands for was used. It is read before the events are, so its
-//     events are among them.
+//   - Every hot event lies in a stretch that some row of hot_runs names, or its user would never be due. A row is
+//     committed with its events, and read before the events are; so a finalize may delete every row that it read, if it
+//     leaves one for each run that stays open. A scanner that merges rows deletes only what the merged one covers. A row
+//     that stands for nothing any more, which either may leave behind, costs one look and is gone.
 //   - Totals change only together with the session seconds that they add up.
 //   - A user whose data fails is set aside with backoff (failures.go) and holds up nobody.
 //   - No statement grows with the length of a session: archives are written in chunks, deletes in slices.
