@@ -56,10 +56,17 @@ SELECT count(*) FROM finalize_failures;
 -- name: ScanDeleteOldRejections :execrows
 DELETE FROM rejections WHERE at < statement_timestamp() - sqlc.arg(kept_s)::bigint * interval '1 second';
 
--- name: ScanUpsertFailure :one
--- Sets a user aside: after the n-th failure in a row for 2^n minutes, at most a day.
+-- name: ScanForgiveFailure :exec
+-- Takes an attempt back that did not come to pass.
+UPDATE finalize_failures SET attempts = attempts - 1, next_try_at = statement_timestamp() WHERE user_id = $1;
+
+-- name: ScanUpsertFailure :many
+-- Sets a user aside: after the n-th failure in a row for 2^n minutes, at most a day. No row means that the user is gone:
+-- a delete that is under way is waited for, so that nothing is written down of whom it erases.
 INSERT INTO finalize_failures AS f (user_id, attempts, next_try_at, reason)
-VALUES (sqlc.arg(user_id), 1, statement_timestamp() + interval '2 minutes', sqlc.arg(reason))
+SELECT u.id, 1, statement_timestamp() + interval '2 minutes', sqlc.arg(reason)
+FROM users u WHERE u.id = sqlc.arg(user_id)
+FOR KEY SHARE
 ON CONFLICT (user_id) DO UPDATE
 SET attempts = f.attempts + 1,
     next_try_at = statement_timestamp() + least(interval '1 minute' * power(2, least(f.attempts + 1, 12)), interval '1 day'),

@@ -226,3 +226,54 @@ func TestHeavyUserIsWrittenDownFirst(t *testing.T) {
 	require.Equal(t, 1, f.cycle(noon+10_000).Finalized)
 	f.requireStands(user, utc, append(events, late)...)
 }
+
+// Users with a great many events wait until everybody else is done, and one whom somebody else has is not set aside for it.
+func TestHeavyUsersComeLast(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.agg.parallel = 1
+	heavy, light := f.user("UTC", activity.ModeFull), f.user("UTC", activity.ModeFull)
+	events := make([]activity.Event, lightEvents+1)
+	for i := range events {
+		events[i] = at(noon-20_000+int64(i)/60, "go", 1) // the first to be due
+	}
+	f.upload(heavy, events...)
+	f.upload(light, at(noon, "go", 1))
+	var order []uuid.UUID
+	f.inEnqueue(func(user uuid.UUID) { order = append(order, user) })
+	require.Equal(t, 2, f.cycle(noon+2000).Finalized)
+	require.Equal(t, []uuid.UUID{light, heavy}, order)
+
+	f.upload(heavy, at(noon-20_001, "c", 1))
+	real := f.agg.finalizer.lock
+	tries := 0
+	f.agg.finalizer.lock = func(ctx context.Context, tx pgx.Tx, user uuid.UUID) (bool, error) {
+		if tries++; tries == 2 { // the attempt that was written down
+			return false, nil
+		}
+		return real(ctx, tx, user)
+	}
+	require.Equal(t, 1, f.cycle(noon+2000).Skipped)
+	require.Equal(t, 1, f.cycle(noon+2000).Finalized, "due again at once")
+	require.Zero(t, f.count(`SELECT count(*) FROM finalize_failures`))
+}
+
+// Nothing is written down of a user who is gone.
+func TestDeletedUserIsNotSetAside(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	rows, err := dbsqlc.New().ScanUpsertFailure(t.Context(), f.pool, "test", uuid.New())
+	require.NoError(t, err)
+	require.Empty(t, rows)
+	require.Zero(t, f.count(`SELECT count(*) FROM finalize_failures`))
+
+	gone := uuid.New()
+	require.NoError(t, pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) error {
+		return f.agg.finalizer.HealTx(t.Context(), tx, Repair{User: gone})
+	}))
+	require.Zero(t, f.count(`SELECT count(*) FROM outbox`), "the delete told the outbox")
+	require.NoError(t, pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) error {
+		return f.agg.finalizer.HealTx(t.Context(), tx, Repair{User: gone, Above: 7})
+	}))
+	require.Equal(t, int64(versionOfTheGone), f.count(`SELECT version FROM outbox`), "above whatever any board holds")
+}

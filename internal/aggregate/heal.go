@@ -19,8 +19,8 @@ var ErrUnexplained = errors.New("session seconds do not add up and the totals do
 // Repair says what is to be repaired of a user.
 type Repair struct {
 	User uuid.UUID
-	// Above is the newest version that a board holds of the user. The user's version is raised over it, so that the board
-	// does not refuse what is published next. Postgres may be behind after it was restored to an older state.
+	// Above is the newest version that a board was seen to hold of the user, at least 1 for one who is on a board at all,
+	// and 0 when no board was looked at. The user's version is raised over it, so that boards take what is published.
 	Above int64
 	// Shown are boards that show the user wrongly, perhaps without there being a total.
 	Shown []ShownTotal
@@ -32,6 +32,14 @@ type ShownTotal struct {
 	Lang string
 }
 
+// A board that holds a newer version than the database, as after a database was restored, is one of many, which may hold
+// still newer ones. The healed user leaps far beyond them all: versions need only grow, and stay far below 2^53, up to
+// which Redis counts exactly. An id never comes back, so one who is gone takes the last version there is.
+const (
+	versionLeap      = 1 << 32
+	versionOfTheGone = 1 << 52
+)
+
 // HealTx makes the user's totals and streak what the sessions say, raises the user's version and tells the outbox, so
 // that the boards follow. It runs in a transaction of the caller, who holds the user's writer lock and took it by an
 // earlier statement. Where the seconds of one session do not add up, they are first restored from the day totals, if
@@ -42,7 +50,16 @@ func (f *Finalizer) HealTx(ctx context.Context, tx pgx.Tx, r Repair) error {
 	if err != nil && !gone {
 		return fmt.Errorf("read version: %w", err)
 	}
-	version = max(version, r.Above) + 1
+	switch {
+	case gone && r.Above == 0:
+		return nil // deleted since; the delete told the outbox
+	case gone:
+		version = versionOfTheGone
+	case r.Above > version:
+		version = r.Above + versionLeap
+	default:
+		version++
+	}
 	if !gone {
 		if err := f.healRows(ctx, tx, r, version); err != nil {
 			return err

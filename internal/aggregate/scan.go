@@ -68,6 +68,9 @@ func (a *Aggregator) Cycle(ctx context.Context, now *time.Time) (Stats, error) {
 	}
 	err = g.Wait()
 	if err == nil {
+		err = c.heavyUsers(ctx)
+	}
+	if err == nil {
 		err = a.tidy(ctx, &c.stats)
 	}
 	c.stats.TookS = a.clock.Now().Sub(start).Seconds()
@@ -80,12 +83,23 @@ type cycle struct {
 	now   *time.Time
 	mu    sync.Mutex
 	stats Stats
-	heavy sync.Mutex // held by the one user with a great many events who is worked on
+	heavy []uuid.UUID // users with a great many events, who wait until the others are done
 }
 
 // user finalizes one user and books the outcome. Only a database that cannot be worked with ends the cycle.
 func (c *cycle) user(ctx context.Context, id uuid.UUID) error {
-	res, err := c.try(ctx, id)
+	res, err := c.finalizeWithin(ctx, id, lightTimeout, lightEvents)
+	if errors.Is(err, errHeavy) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.heavy = append(c.heavy, id)
+		return nil
+	}
+	return c.outcome(ctx, id, res, err)
+}
+
+// outcome books what became of a user.
+func (c *cycle) outcome(ctx context.Context, id uuid.UUID, res Result, err error) error {
 	if err == nil {
 		c.book(func(s *Stats) {
 			if res.Locked {
@@ -125,24 +139,43 @@ func (c *cycle) user(ctx context.Context, id uuid.UUID) error {
 const (
 	lightTimeout = time.Minute
 	heavyTimeout = 15 * time.Minute
+	heavyBudget  = 2 * time.Minute
 	pingTimeout  = 3 * time.Second
 )
 
-// try finalizes a user. One with a great many events is finalized alone, and only after the attempt was written down:
-// should it cost the process its life, the next cycle leaves that user be for a while and works for the others.
-func (c *cycle) try(ctx context.Context, id uuid.UUID) (Result, error) {
-	res, err := c.finalizeWithin(ctx, id, lightTimeout, lightEvents)
-	if !errors.Is(err, errHeavy) {
-		return res, err
+// heavyUsers finalizes the users with a great many events one at a time, once everybody else is done. It begins with no
+// further one when the budget is spent: the next cycle must come round for the others.
+func (c *cycle) heavyUsers(ctx context.Context) error {
+	start := c.clock.Now()
+	for _, id := range c.heavy {
+		if c.clock.Now().Sub(start) > heavyBudget {
+			c.book(func(s *Stats) { s.Retried++ })
+			continue
+		}
+		if err := c.heavyUser(ctx, id); err != nil {
+			return err
+		}
 	}
-	c.heavy.Lock()
-	defer c.heavy.Unlock()
-	row, err := c.queries.ScanUpsertFailure(ctx, c.pool, id, errHeavy.Error())
+	return nil
+}
+
+// heavyUser writes the attempt down before it is made: should it cost the process its life, the next cycle leaves that
+// user be for a while and works for the others.
+func (c *cycle) heavyUser(ctx context.Context, id uuid.UUID) error {
+	rows, err := c.queries.ScanUpsertFailure(ctx, c.pool, errHeavy.Error(), id)
 	if err != nil {
-		return Result{}, fmt.Errorf("write down the attempt: %w", err)
+		return fmt.Errorf("write down the attempt: %w", err)
 	}
-	c.log.WarnContext(ctx, "user has a great many events", "user_id", id, "attempts", row.Attempts)
-	return c.finalizeWithin(ctx, id, heavyTimeout, math.MaxInt)
+	for _, r := range rows {
+		c.log.WarnContext(ctx, "user has a great many events", "user_id", id, "attempts", r.Attempts)
+	}
+	res, err := c.finalizeWithin(ctx, id, heavyTimeout, math.MaxInt)
+	if err == nil && res.Locked {
+		if err := c.queries.ScanForgiveFailure(ctx, c.pool, id); err != nil {
+			return fmt.Errorf("take back the attempt: %w", err)
+		}
+	}
+	return c.outcome(ctx, id, res, err)
 }
 
 func (c *cycle) finalizeWithin(ctx context.Context, id uuid.UUID, d time.Duration, maxEvents int) (Result, error) {
@@ -165,12 +198,14 @@ func (c *cycle) book(fn func(*Stats)) {
 
 // setAside keeps a user whose data fails out of the next cycles, longer after each failure, so that it holds up nobody.
 func (c *cycle) setAside(ctx context.Context, id uuid.UUID, reason string) error {
-	row, err := c.queries.ScanUpsertFailure(ctx, c.pool, id, reason)
+	rows, err := c.queries.ScanUpsertFailure(ctx, c.pool, reason, id)
 	if err != nil {
 		return fmt.Errorf("set user aside: %w", err)
 	}
-	c.log.ErrorContext(ctx, "user cannot be finalized and was set aside",
-		"user_id", id, "reason", reason, "attempts", row.Attempts, "next_try_at", row.NextTryAt)
+	for _, r := range rows { // none for a user who was deleted meanwhile
+		c.log.ErrorContext(ctx, "user cannot be finalized and was set aside",
+			"user_id", id, "reason", reason, "attempts", r.Attempts, "next_try_at", r.NextTryAt)
+	}
 	return nil
 }
 

@@ -82,11 +82,13 @@ func (f *flusher) write(ctx context.Context, group []*request) {
 		for _, r := range locked {
 			f.w.again(r)
 		}
-	case len(group) > 1 && !store.IsConnectionError(err):
+	case len(group) > 1 && !store.IsUnavailable(err):
 		// Something about one of them failed all. Alone, each gets what is its own.
 		f.w.log.WarnContext(ctx, "commit group failed, its requests are tried one by one", "sqlstate", store.SQLState(err), "requests", len(group))
 		for _, r := range group {
-			f.write(ctx, []*request{r})
+			if r.ctx.Err() == nil {
+				f.write(ctx, []*request{r})
+			}
 		}
 	default:
 		for _, r := range group {

@@ -54,7 +54,8 @@ type Sender interface {
 }
 
 // SendTx runs the queued statements, in order, as one READ COMMITTED transaction and in one round trip, and empties the
-// pipeline. It returns the first error; then nothing was done.
+// pipeline. It returns the first error. After an error of Postgres nothing was done; a scan function of QueueRow or
+// QueueRows runs when all was sent, so after an error of its own everything may be.
 func (p *Pipeline) SendTx(ctx context.Context, pool *pgxpool.Pool) error {
 	if p.batch.Len() == 0 {
 		return nil

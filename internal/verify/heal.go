@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
@@ -38,7 +39,7 @@ func (c *Checker) heal(ctx context.Context, repairs map[uuid.UUID]*aggregate.Rep
 			return healed, ctx.Err()
 		}
 		if err != nil {
-			c.Log.ErrorContext(ctx, "could not heal a user", "user", id, "err", err)
+			c.Log.ErrorContext(ctx, "could not heal a user", "user_id", id, "err", err)
 			continue
 		}
 		healed[id] = true
@@ -46,8 +47,15 @@ func (c *Checker) heal(ctx context.Context, repairs map[uuid.UUID]*aggregate.Rep
 	}
 	pctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	if err := c.Publisher.PublishUsers(pctx, c.Clock.Now(), ids...); err != nil {
-		return healed, fmt.Errorf("publish healed users: %w", err)
+	// One by one: a user whom some board does not take now is committed and pending, and keeps nobody from the pass.
+	for _, id := range ids {
+		err := c.Publisher.PublishUsers(pctx, c.Clock.Now(), id)
+		if ctx.Err() != nil || errors.Is(err, leaderboard.ErrAway) {
+			return healed, fmt.Errorf("publish healed user: %w", errors.Join(err, ctx.Err()))
+		}
+		if err != nil {
+			c.Log.WarnContext(ctx, "boards do not show a healed user yet", "user_id", id, "err", err)
+		}
 	}
 	return healed, nil
 }

@@ -145,7 +145,7 @@ func (c *Checker) usersPage(ctx context.Context, ids []uuid.UUID, o *Options, r 
 		if d.Kind != aggregate.DriftStreak && o.except != nil {
 			o.except[d.User] = true
 		}
-		c.Log.WarnContext(ctx, "drift", "user", d.User, "kind", d.Kind, "rows", d.Rows, "seconds", d.Seconds)
+		c.Log.WarnContext(ctx, "drift", "user_id", d.User, "kind", d.Kind, "rows", d.Rows, "seconds", d.Seconds)
 	}
 	var healed map[uuid.UUID]bool
 	if o.Heal {
@@ -230,10 +230,10 @@ func (c *Checker) misplaced(
 			continue
 		}
 		r.Places.found(1, max(m.Shown-m.Seconds, m.Seconds-m.Shown))
-		c.Log.WarnContext(ctx, "drift", "user", m.User, "kind", KindPlace, "period", board.Period,
+		c.Log.WarnContext(ctx, "drift", "user_id", m.User, "kind", KindPlace, "period", board.Period,
 			"starts_on", board.StartsOn, "lang", board.Lang, "shown", m.Shown, "seconds", m.Seconds)
 		repairs[m.User] = &aggregate.Repair{
-			User: m.User, Above: m.Held, Shown: []aggregate.ShownTotal{{Span: board.Span, Lang: board.Lang}},
+			User: m.User, Above: max(m.Held, 1), Shown: []aggregate.ShownTotal{{Span: board.Span, Lang: board.Lang}},
 		}
 	}
 	found := int64(len(repairs))

@@ -114,9 +114,21 @@ func (q *Queries) ScanDueUsers(ctx context.Context, db DBTX, now *time.Time) ([]
 	return items, nil
 }
 
-const ScanUpsertFailure = `-- name: ScanUpsertFailure :one
+const ScanForgiveFailure = `-- name: ScanForgiveFailure :exec
+UPDATE finalize_failures SET attempts = attempts - 1, next_try_at = statement_timestamp() WHERE user_id = $1
+`
+
+// Takes an attempt back that did not come to pass.
+func (q *Queries) ScanForgiveFailure(ctx context.Context, db DBTX, userID uuid.UUID) error {
+	_, err := db.Exec(ctx, ScanForgiveFailure, userID)
+	return err
+}
+
+const ScanUpsertFailure = `-- name: ScanUpsertFailure :many
 INSERT INTO finalize_failures AS f (user_id, attempts, next_try_at, reason)
-VALUES ($1, 1, statement_timestamp() + interval '2 minutes', $2)
+SELECT u.id, 1, statement_timestamp() + interval '2 minutes', $1
+FROM users u WHERE u.id = $2
+FOR KEY SHARE
 ON CONFLICT (user_id) DO UPDATE
 SET attempts = f.attempts + 1,
     next_try_at = statement_timestamp() + least(interval '1 minute' * power(2, least(f.attempts + 1, 12)), interval '1 day'),
@@ -129,10 +141,24 @@ type ScanUpsertFailureRow struct {
 	NextTryAt time.Time
 }
 
-// Sets a user aside: after the n-th failure in a row for 2^n minutes, at most a day.
-func (q *Queries) ScanUpsertFailure(ctx context.Context, db DBTX, userID uuid.UUID, reason string) (ScanUpsertFailureRow, error) {
-	row := db.QueryRow(ctx, ScanUpsertFailure, userID, reason)
-	var i ScanUpsertFailureRow
-	err := row.Scan(&i.Attempts, &i.NextTryAt)
-	return i, err
+// Sets a user aside: after the n-th failure in a row for 2^n minutes, at most a day. No row means that the user is gone:
+// a delete that is under way is waited for, so that nothing is written down of whom it erases.
+func (q *Queries) ScanUpsertFailure(ctx context.Context, db DBTX, reason string, userID uuid.UUID) ([]ScanUpsertFailureRow, error) {
+	rows, err := db.Query(ctx, ScanUpsertFailure, reason, userID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ScanUpsertFailureRow
+	for rows.Next() {
+		var i ScanUpsertFailureRow
+		if err := rows.Scan(&i.Attempts, &i.NextTryAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
