@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/outbox"
 )
 
@@ -49,7 +50,7 @@ func (b *backend) loops(ctx context.Context, f loopFlags) error {
 		// After each aggregation, and when a reader missed a board.
 		for waitAny(ctx, finalized, b.missing) {
 			b.publishOnce(ctx, b.publisher.Cycle)
-			pause(ctx, missingPause)
+			_ = clock.Sleep(ctx, missingPause)
 		}
 		return nil
 	})
@@ -85,11 +86,11 @@ const declareEvery = time.Hour
 
 // declareAge keeps the horizon behind what this process accepts, until ctx ends.
 func (b *backend) declareAge(ctx context.Context, age time.Duration) {
-	every(ctx, declareEvery, func() {
+	for clock.Sleep(ctx, declareEvery) == nil { // serve has just declared it
 		if err := aggregate.DeclareAge(ctx, b.pool, age); err != nil && ctx.Err() == nil {
 			b.log.WarnContext(ctx, "could not declare the accepted age", "err", err)
 		}
-	})
+	}
 }
 
 func (b *backend) publishOnce(ctx context.Context, publish func(context.Context, time.Time) (outbox.Stats, error)) {
@@ -129,7 +130,7 @@ type onceStats struct {
 func every(ctx context.Context, interval time.Duration, fn func()) {
 	for ctx.Err() == nil {
 		fn()
-		pause(ctx, time.Duration(float64(interval)*(0.95+0.1*rand.Float64())))
+		_ = clock.Sleep(ctx, time.Duration(float64(interval)*(0.95+0.1*rand.Float64())))
 	}
 }
 
@@ -141,13 +142,4 @@ func waitAny(ctx context.Context, a, b <-chan struct{}) bool {
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

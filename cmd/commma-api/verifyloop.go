@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/verify"
 )
 
@@ -107,13 +108,13 @@ func (b *backend) verifyPasses(
 		m.passed(r, err)
 		if err != nil {
 			b.log.WarnContext(ctx, "the check for drift failed and starts again", "err", err)
-			pause(ctx, min(verifyRetry, interval))
+			_ = clock.Sleep(ctx, min(verifyRetry, interval))
 			continue
 		}
 		whole(r)
 		if r.Drift > 0 {
 			b.log.WarnContext(ctx, "the check found drift", "drift", r.Drift, "healed", r.Healed)
 		}
-		pause(ctx, max(interval-b.clock.Now().Sub(began), time.Millisecond))
+		_ = clock.Sleep(ctx, max(interval-b.clock.Now().Sub(began), time.Millisecond))
 	}
 }

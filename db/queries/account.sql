@@ -7,6 +7,3 @@ SELECT pg_advisory_xact_lock($1);
 -- name: AccountSetLockTimeout :exec
 -- For the rest of the transaction, in milliseconds.
 SELECT set_config('lock_timeout', sqlc.arg(ms)::text, true);
-
--- name: AccountTryWriterLock :one
-SELECT pg_try_advisory_xact_lock($1);

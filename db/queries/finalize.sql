@@ -119,10 +119,6 @@ INSERT INTO session_seconds (user_id, session_id, day, lang, seconds)
 SELECT sqlc.arg(user_id), unnest(sqlc.arg(session_ids)::uuid[]), unnest(sqlc.arg(days)::date[]),
        unnest(sqlc.arg(langs)::text[]), unnest(sqlc.arg(seconds)::bigint[]);
 
--- name: FinalizeLock :one
--- A statement of its own: what follows must take its snapshot after the lock.
-SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::bigint);
-
 -- name: FinalizeMoveAliases :exec
 -- What pointed to an absorbed session now points to its heir.
 UPDATE session_aliases SET heir = sqlc.arg(heir)

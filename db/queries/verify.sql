@@ -147,7 +147,3 @@ FULL JOIN (SELECT * FROM totals a WHERE a.user_id = ANY (sqlc.arg(user_ids)::uui
   ON t.user_id = w.user_id AND t.period = w.period AND t.starts_on = w.starts_on AND t.lang = w.lang
 WHERE coalesce(w.seconds, 0) <> coalesce(t.seconds, 0)
 GROUP BY 1;
-
--- name: VerifyTryWriterLock :one
--- A statement of its own: what follows must take its snapshot after the lock.
-SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::bigint);

@@ -34,11 +34,7 @@ type Finalizer struct {
 
 // NewFinalizer makes a Finalizer that announces changed totals through enqueue.
 func NewFinalizer(enqueue EnqueueFunc) *Finalizer {
-	return &Finalizer{enqueue: enqueue, newID: uuid.New, queries: dbsqlc.New(), lock: tryWriterLock}
-}
-
-func tryWriterLock(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (bool, error) {
-	return dbsqlc.New().FinalizeLock(ctx, tx, store.WriterLock(userID))
+	return &Finalizer{enqueue: enqueue, newID: uuid.New, queries: dbsqlc.New(), lock: store.TryWriterLock}
 }
 
 // Result is what finalizing a user did.

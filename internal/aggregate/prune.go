@@ -57,7 +57,7 @@ type Pruner struct {
 
 // NewPruner makes a Pruner.
 func NewPruner(pool *pgxpool.Pool, cfg PruneConfig) *Pruner {
-	return &Pruner{pool: pool, cfg: cfg.withDefaults(), lock: tryWriterLock}
+	return &Pruner{pool: pool, cfg: cfg.withDefaults(), lock: store.TryWriterLock}
 }
 
 // Prune moves the horizon if it is time, and deletes archives that no later event could touch, of some users at a time.

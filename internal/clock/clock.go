@@ -3,6 +3,7 @@
 package clock
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -18,6 +19,18 @@ type System struct{}
 
 // Now implements Clock.
 func (System) Now() time.Time { return time.Now() }
+
+// Sleep pauses for d by the operating system's clock, and returns the context's error when ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
 
 // Manual is a clock that moves only when told to. It is safe for concurrent use.
 type Manual struct {

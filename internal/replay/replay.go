@@ -55,7 +55,7 @@ func (c *Config) setDefaults() {
 		c.Clock = clock.System{}
 	}
 	if c.Sleep == nil {
-		c.Sleep = sleep
+		c.Sleep = clock.Sleep
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -149,15 +149,4 @@ func Run(ctx context.Context, f *File, cfg Config) (Summary, error) {
 		return res.summary, fmt.Errorf("replay: %w", context.Cause(ctx))
 	}
 	return res.summary, errors.Join(errs...)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

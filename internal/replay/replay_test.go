@@ -314,8 +314,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	sum, err := Run(ctx, mustLoad(t, jsonl(5, testNow, "u")), cfg)
 	require.ErrorIs(t, err, stop)
 	require.Equal(t, 1, sum.Sent)
-	require.ErrorIs(t, sleep(ctx, time.Hour), context.Canceled)
-	require.NoError(t, sleep(t.Context(), time.Nanosecond))
+	require.ErrorIs(t, clock.Sleep(ctx, time.Hour), context.Canceled)
+	require.NoError(t, clock.Sleep(t.Context(), time.Nanosecond))
 }
 
 func TestRunChecksItsConfig(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -159,4 +160,31 @@ func TestPipeline(t *testing.T) {
 	_, err := p.Query(t.Context(), `SELECT 1`)
 	require.Error(t, err)
 	require.Error(t, p.QueryRow(t.Context(), `SELECT 1`).Scan(&n))
+}
+
+func TestWithWriterLock(t *testing.T) {
+	t.Parallel()
+	pool := testenv.Postgres(t)
+	user := uuid.New()
+	ran := 0
+	try := func(wait time.Duration) error {
+		return store.WithWriterLock(t.Context(), pool, user, wait, func(ctx context.Context, tx pgx.Tx) error {
+			ran++
+			return nil
+		})
+	}
+	require.NoError(t, try(0), "a free lock is taken without waiting")
+	holder, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	free, err := store.TryWriterLock(t.Context(), holder, user)
+	require.NoError(t, err)
+	require.True(t, free)
+	require.ErrorIs(t, try(20*time.Millisecond), store.ErrLocked)
+	require.Equal(t, 1, ran)
+
+	done := make(chan error, 1)
+	go func() { done <- try(time.Minute) }()
+	require.NoError(t, holder.Rollback(t.Context()))
+	require.NoError(t, <-done, "it comes free")
+	require.Equal(t, 2, ran)
 }

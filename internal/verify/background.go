@@ -6,6 +6,7 @@ import (
 
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/calendar"
+	"github.com/commma/commma/internal/clock"
 )
 
 // UsersOver checks all users within about the given time, a page now and then.
@@ -42,16 +43,5 @@ func pages(n int64, size int) int64 { return n/int64(size) + 1 }
 // paced spreads so many pages evenly over a time.
 func paced(over time.Duration, pages int64) func(ctx context.Context) error {
 	pause := over / time.Duration(max(pages, 1))
-	return func(ctx context.Context) error { return sleep(ctx, pause) }
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return func(ctx context.Context) error { return clock.Sleep(ctx, pause) }
 }

@@ -12,18 +12,11 @@ import (
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/store"
-	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
-// The writer lock is tried a bounded number of times: a finalize takes milliseconds, and who is busy for longer is found
+// lockWait bounds the wait for a user's writer lock: a finalize takes milliseconds, and who is busy for longer is found
 // again by the next pass.
-const (
-	lockTries = 20
-	lockPause = 50 * time.Millisecond
-)
-
-// errHeld is how a transaction that did not get the writer lock ends.
-var errHeld = errors.New("the writer lock is held")
+const lockWait = time.Second
 
 // publishTimeout bounds the wait for boards that are being built meanwhile. Who is not published then stays pending.
 const publishTimeout = 30 * time.Second
@@ -60,25 +53,9 @@ func (c *Checker) heal(ctx context.Context, repairs map[uuid.UUID]*aggregate.Rep
 	return healed, nil
 }
 
-// healUser tries for the writer lock with transactions of its own, so that no connection is kept while it waits, and so
-// that whatever the repair reads is newer than the lock.
+// healUser repairs one user, alone with what is stored of them.
 func (c *Checker) healUser(ctx context.Context, r aggregate.Repair) error {
-	for n := 1; ; n++ {
-		err := store.WithTx(ctx, c.DB, func(ctx context.Context, tx pgx.Tx) error {
-			free, err := dbsqlc.New().VerifyTryWriterLock(ctx, tx, store.WriterLock(r.User))
-			if err != nil {
-				return fmt.Errorf("try writer lock: %w", err)
-			}
-			if !free {
-				return errHeld
-			}
-			return c.Finalizer.HealTx(ctx, tx, r)
-		})
-		if !errors.Is(err, errHeld) || n == lockTries {
-			return err
-		}
-		if err := sleep(ctx, lockPause); err != nil {
-			return err
-		}
-	}
+	return store.WithWriterLock(ctx, c.DB, r.User, lockWait, func(ctx context.Context, tx pgx.Tx) error {
+		return c.Finalizer.HealTx(ctx, tx, r)
+	})
 }

@@ -30,14 +30,3 @@ func (q *Queries) AccountSetLockTimeout(ctx context.Context, db DBTX, ms string)
 	_, err := db.Exec(ctx, AccountSetLockTimeout, ms)
 	return err
 }
-
-const AccountTryWriterLock = `-- name: AccountTryWriterLock :one
-SELECT pg_try_advisory_xact_lock($1)
-`
-
-func (q *Queries) AccountTryWriterLock(ctx context.Context, db DBTX, pgTryAdvisoryXactLock int64) (bool, error) {
-	row := db.QueryRow(ctx, AccountTryWriterLock, pgTryAdvisoryXactLock)
-	var pg_try_advisory_xact_lock bool
-	err := row.Scan(&pg_try_advisory_xact_lock)
-	return pg_try_advisory_xact_lock, err
-}

@@ -472,18 +472,6 @@ func (q *Queries) FinalizeInsertSeconds(ctx context.Context, db DBTX, arg Finali
 	return err
 }
 
-const FinalizeLock = `-- name: FinalizeLock :one
-SELECT pg_try_advisory_xact_lock($1::bigint)
-`
-
-// A statement of its own: what follows must take its snapshot after the lock.
-func (q *Queries) FinalizeLock(ctx context.Context, db DBTX, lock int64) (bool, error) {
-	row := db.QueryRow(ctx, FinalizeLock, lock)
-	var pg_try_advisory_xact_lock bool
-	err := row.Scan(&pg_try_advisory_xact_lock)
-	return pg_try_advisory_xact_lock, err
-}
-
 const FinalizeMoveAliases = `-- name: FinalizeMoveAliases :exec
 UPDATE session_aliases SET heir = $1
 WHERE user_id = $2 AND heir = ANY ($3::uuid[])

@@ -435,15 +435,3 @@ func (q *Queries) VerifyTotals(ctx context.Context, db DBTX, userIds []uuid.UUID
 	}
 	return items, nil
 }
-
-const VerifyTryWriterLock = `-- name: VerifyTryWriterLock :one
-SELECT pg_try_advisory_xact_lock($1::bigint)
-`
-
-// A statement of its own: what follows must take its snapshot after the lock.
-func (q *Queries) VerifyTryWriterLock(ctx context.Context, db DBTX, lock int64) (bool, error) {
-	row := db.QueryRow(ctx, VerifyTryWriterLock, lock)
-	var pg_try_advisory_xact_lock bool
-	err := row.Scan(&pg_try_advisory_xact_lock)
-	return pg_try_advisory_xact_lock, err
-}
