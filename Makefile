@@ -21,8 +21,8 @@ build: ## Build bin/commma-api
 test: ## Run all tests with the race detector, on private servers; ARGS='-run TestX'
 	go test -race -timeout 8m $(ARGS) ./...
 
-trials: ## Kill and stop processes at every round trip, where `make test` takes a sample; minutes
-	COMMMA_TRIALS=1 go test -timeout 60m -count=1 -v -run 'EveryRoundTrip|StoppedPublisher|Killed|Concurrent' ./tests ./internal/aggregate
+trials: ## Run the reliability suites at full size and print their table; SCALE=0.1 for a tenth; at most an hour
+	cd tests && COMMMA_SCALE=$(or $(SCALE),1) go test -timeout 3h -count=1 -run TestTrials $(ARGS)
 
 bench: ## Run the benchmarks; ARGS='-benchtime 1x'
 	go test -run '^$$' -bench . $(ARGS) ./...

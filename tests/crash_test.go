@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/aggregate"
-	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
@@ -116,57 +115,34 @@ func (s *stack) runChildAt(mode string, killAt int) {
 	require.True(s.t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "the child was not killed: %v %s", err, out)
 }
 
-// crashTrial kills the aggregator once, lets the next cycle run, and counts the users whose board differs from the total.
-func crashTrial(t *testing.T, mode string, killAt int) (drifted int) {
+// crashTrial kills the aggregator once, lets the next cycle run, and compares.
+func crashTrial(t *testing.T, mode string, killAt int) tally {
 	t.Helper()
 	s := newStack(t)
-	pool, err := store.Open(t.Context(), s.database, store.Options{})
-	require.NoError(t, err)
+	pool := openPool(t, s.database)
 	defer pool.Close()
 	ended := clock.System{}.Now().Add(-2 * time.Hour).Unix()
+	var want []span
 	for i := range crashUsers {
-		insertUser(t, pool, ended, i)
+		want = append(want, insertUser(t, pool, ended, i))
 	}
 	s.runChildAt(mode, killAt)
 	s.runChildAt(mode, 0)
-
+	if mode == "outbox" {
+		return s.standing(pool, want)
+	}
 	rdb, err := redisconn.Open(t.Context(), s.rdb)
 	require.NoError(t, err)
 	defer func() { _ = rdb.Close() }()
-	type total struct {
-		User    uuid.UUID
-		Seconds int64
+	shown, seconds := map[uuid.UUID]int64{}, map[uuid.UUID]int64{}
+	for _, z := range rdb.ZRangeWithScores(t.Context(), naiveBoard, 0, -1).Val() {
+		shown[uuid.MustParse(z.Member.(string))] = int64(z.Score)
 	}
-	totals := rows[total](t, pool, `SELECT user_id, seconds FROM totals WHERE period = 'alltime' AND lang = ''`)
-	require.Len(t, totals, crashUsers, "nothing is lost")
-	shown := map[uuid.UUID]int64{}
-	if mode == "increment" {
-		for _, z := range rdb.ZRangeWithScores(t.Context(), naiveBoard, 0, -1).Val() {
-			shown[uuid.MustParse(z.Member.(string))] = int64(z.Score)
-		}
-	} else {
-		shown = boardSeconds(t, pool, rdb, mustBeWhole(t))
+	for _, w := range want {
+		seconds[w.User] += w.End - w.Start
 	}
-	for _, want := range totals {
-		if shown[want.User] != want.Seconds {
-			drifted++
-		}
-	}
-	return drifted
-}
-
-// boardSeconds reads the all-time board as users see it: from Redis, or from Postgres while Redis has none.
-func boardSeconds(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, missing func(leaderboard.Board)) map[uuid.UUID]int64 {
-	t.Helper()
-	reader := leaderboard.NewReader(pool, rdb, leaderboard.ReaderConfig{MissingFunc: missing})
-	page, err := reader.Page(t.Context(), clock.System{}.Now(), leaderboard.Board{Span: calendar.Span{Period: calendar.PeriodAllTime}},
-		leaderboard.Query{Limit: leaderboard.MaxLimit})
-	require.NoError(t, err)
-	shown := map[uuid.UUID]int64{}
-	for _, e := range page.Entries {
-		shown[e.UserID] = e.Seconds
-	}
-	return shown
+	n := int64(len(want))
+	return tally{Expected: n, Found: n, Drift: apart(shown, seconds)}
 }
 
 // mustBeWhole fails the test when a board is not in Redis.
@@ -174,8 +150,8 @@ func mustBeWhole(t *testing.T) func(leaderboard.Board) {
 	return func(b leaderboard.Board) { t.Errorf("board %v is missing", b) }
 }
 
-// insertUser makes a user with a hot session of its own length that ended before ended.
-func insertUser(t *testing.T, pool *pgxpool.Pool, ended int64, i int) uuid.UUID {
+// insertUser makes a user with a hot session of i + 1 minutes that ended at ended, and returns the session.
+func insertUser(t *testing.T, pool *pgxpool.Pool, ended int64, i int) span {
 	t.Helper()
 	id := uuid.New()
 	insert := func(sql string, args ...any) {
@@ -187,20 +163,26 @@ func insertUser(t *testing.T, pool *pgxpool.Pool, ended int64, i int) uuid.UUID 
 	insert(`INSERT INTO events (user_id, id, ts, lang, keystrokes, lines)
 		SELECT $1, gen_random_uuid(), ($2 - n * 60) * 1000, 'go', 1, 0 FROM generate_series(0, $3::bigint) n`, id, ended, int64(i+1))
 	insert(`INSERT INTO hot_runs (user_id, first_s, last_s) VALUES ($1, $2::bigint - $3::bigint * 60, $2)`, id, ended, int64(i+1))
-	return id
+	return span{User: id, Start: ended - int64(i+1)*60 - 60, End: ended}
 }
 
-func TestKilledBetweenCommitAndPublish(t *testing.T) {
-	t.Parallel()
-	for killAt := 1; killAt <= crashUsers; killAt++ {
-		require.Zero(t, crashTrial(t, "outbox", killAt), "killed after user %d", killAt)
+func TestTrialsKilledBetweenCommitAndPublish(t *testing.T) {
+	alongside(t)
+	trials := scaled(2*crashUsers, 5)
+	s := newSuite(t, "aggregator killed between commit and publish", trials)
+	for i := range trials {
+		s.add(crashTrial(t, "outbox", 1+(i*7)%crashUsers))
 	}
 }
 
 // The trial sees what it is there to see: where scores are incremented after the commit, the same kill makes them drift.
-func TestKilledBetweenCommitAndPublishWithoutTheOutbox(t *testing.T) {
-	t.Parallel()
-	require.NotZero(t, crashTrial(t, "increment", crashUsers/2))
+func TestTrialsKilledBetweenCommitAndPublishWithoutTheOutbox(t *testing.T) {
+	alongside(t)
+	trials := scaled(2*crashUsers, 1)
+	s := newSuiteWithout(t, "the outbox", "aggregator killed between commit and publish", trials)
+	for i := range trials {
+		s.add(crashTrial(t, "increment", 1+(crashUsers/2+i*7)%crashUsers))
+	}
 }
 
 // The real worker, killed while Redis hangs: everything is committed and nothing is shown. The next worker shows it.
@@ -214,8 +196,8 @@ func TestWorkerKilledWhileRedisHangs(t *testing.T) {
 	ended := clock.System{}.Now().Add(-2 * time.Hour).Unix()
 	var want []int64
 	for i := range crashUsers {
-		insertUser(t, pool, ended, i)
-		want = append(want, int64(i+1)*60+60)
+		w := insertUser(t, pool, ended, i)
+		want = append(want, w.End-w.Start)
 	}
 	require.NoError(t, own.Signal(syscall.SIGSTOP))
 	worker := start(t, s.command(t.Context(), "worker", "--once"))

@@ -3,8 +3,8 @@ package tests
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,29 +15,38 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/clock"
-	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/store"
 )
 
 // Every round trip of a process to Postgres and Redis is a point at which it may die, before it is sent or after it was
-// answered. The full enumeration takes minutes, so that without COMMMA_TRIALS only every so many-th point is taken, from
-// a start that moves with each run of the day.
+// answered. A sample takes every so many-th point, from a start that moves with each hour.
 func crashStride() (start, stride int) {
-	if os.Getenv("COMMMA_TRIALS") != "" {
-		return 1, 1
+	if scale() > 0 {
+		return 1, max(1, int(math.Round(1/scale())))
 	}
 	const every = 9
 	return 1 + clock.System{}.Now().Hour()%every, every
 }
 
-// eachCrashPoint runs trial at point after point until it reports that the process came to its end without being killed.
-func eachCrashPoint(t *testing.T, trial func(t *testing.T, at int, after bool) (killed bool)) {
+// crashTrialFunc runs a process that dies at a point, lets others go on, and compares. killed is false when the process
+// came to its end before the point.
+type crashTrialFunc func(t *testing.T, at int, after bool) (found tally, killed bool)
+
+// eachCrashPoint runs trial at point after point until the process lives.
+func eachCrashPoint(t *testing.T, name string, trial crashTrialFunc) {
+	alongside(t)
+	s := newSuite(t, name+" killed at every round trip", 0)
 	for _, after := range []bool{false, true} {
 		t.Run(map[bool]string{false: "before", true: "after"}[after], func(t *testing.T) {
 			t.Parallel()
 			at, stride := crashStride()
 			points := 0
-			for ; trial(t, at, after); at += stride {
+			for ; ; at += stride {
+				found, killed := trial(t, at, after)
+				s.add(found)
+				if !killed {
+					break
+				}
 				points++
 			}
 			require.Positive(t, points)
@@ -50,32 +59,6 @@ func eachCrashPoint(t *testing.T, trial func(t *testing.T, at int, after bool) (
 func (s *stack) fragile(at int, after bool) (*stack, *crashPoint) {
 	c := &crashPoint{at: at, after: after}
 	return &stack{t: s.t, database: c.through(s.t, s.database), rdb: c.through(s.t, s.rdb)}, c
-}
-
-// requireExact compares what stands with the seconds that must: totals, sessions and the all-time board.
-func requireExact(t *testing.T, s *stack, pool *pgxpool.Pool, want map[uuid.UUID]int64) {
-	t.Helper()
-	type total struct {
-		User    uuid.UUID
-		Seconds int64
-	}
-	for name, sql := range map[string]string{
-		"totals":   `SELECT user_id, seconds FROM totals WHERE period = 'alltime' AND lang = ''`,
-		"days":     `SELECT user_id, sum(seconds)::bigint FROM totals WHERE period = 'day' AND lang <> '' GROUP BY 1`,
-		"sessions": `SELECT user_id, sum(extract(epoch FROM ended_at - started_at))::bigint FROM sessions GROUP BY 1`,
-	} {
-		got := map[uuid.UUID]int64{}
-		for _, r := range rows[total](t, pool, sql) {
-			got[r.User] = r.Seconds
-		}
-		require.Equal(t, want, got, name)
-	}
-	rdb, err := redisconn.Open(t.Context(), s.rdb)
-	require.NoError(t, err)
-	defer func() { _ = rdb.Close() }()
-	// A builder that died leaves its token for half a minute, and Postgres answers meanwhile.
-	require.Equal(t, want, boardSeconds(t, pool, rdb, nil), "board")
-	require.Zero(t, rows[struct{ N int64 }](t, pool, `SELECT count(*) FROM events`)[0].N)
 }
 
 // settle runs cycles until no user was skipped: Postgres may take a moment to notice that a process is gone, and its
@@ -96,16 +79,15 @@ func openPool(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-func TestWorkerKilledAtEveryRoundTrip(t *testing.T) {
-	t.Parallel()
-	eachCrashPoint(t, func(t *testing.T, at int, after bool) bool {
+func TestTrialsWorkerKilledAtEveryRoundTrip(t *testing.T) {
+	eachCrashPoint(t, "worker", func(t *testing.T, at int, after bool) (tally, bool) {
 		s := newStack(t)
 		pool := openPool(t, s.database)
 		defer pool.Close()
 		ended := clock.System{}.Now().Add(-2 * time.Hour).Unix()
-		want := map[uuid.UUID]int64{}
+		var want []span
 		for i := range 4 {
-			want[insertUser(t, pool, ended, i)] = int64(i+1)*60 + 60
+			want = append(want, insertUser(t, pool, ended, i))
 		}
 		fragile, crash := s.fragile(at, after)
 		cmd := fragile.command(context.WithoutCancel(t.Context()), "worker", "--once")
@@ -118,15 +100,13 @@ func TestWorkerKilledAtEveryRoundTrip(t *testing.T) {
 			require.NoError(t, err)
 		}
 		s.settle()
-		requireExact(t, s, pool, want)
-		return crash.fired
+		return s.standing(pool, want), crash.fired
 	})
 }
 
 // An upload is sent again until it is answered, as the clients do, through a server that dies once on the way.
-func TestServerKilledAtEveryRoundTripOfAnUpload(t *testing.T) {
-	t.Parallel()
-	eachCrashPoint(t, func(t *testing.T, at int, after bool) bool {
+func TestTrialsServerKilledAtEveryRoundTripOfAnUpload(t *testing.T) {
+	eachCrashPoint(t, "server that takes an upload", func(t *testing.T, at int, after bool) (tally, bool) {
 		s := newStack(t)
 		user := s.createUser("victim", "UTC")
 		pool := openPool(t, s.database)
@@ -149,15 +129,14 @@ func TestServerKilledAtEveryRoundTripOfAnUpload(t *testing.T) {
 			require.Equal(t, 202, status, answer)
 		}
 		s.settle()
-		requireExact(t, s, pool, map[uuid.UUID]int64{uuid.MustParse(user.ID): 9*60 + 60})
-		return killed
+		first := start.Unix()
+		return s.standing(pool, []span{{uuid.MustParse(user.ID), first - 60, first + 9*60}}), killed
 	})
 }
 
 // A delete is sent again until it is answered: it is done, or there is nothing left to delete.
-func TestServerKilledAtEveryRoundTripOfADelete(t *testing.T) {
-	t.Parallel()
-	eachCrashPoint(t, func(t *testing.T, at int, after bool) bool {
+func TestTrialsServerKilledAtEveryRoundTripOfADelete(t *testing.T) {
+	eachCrashPoint(t, "server that deletes a session", func(t *testing.T, at int, after bool) (tally, bool) {
 		s := newStack(t)
 		pool := openPool(t, s.database)
 		defer pool.Close()
@@ -181,8 +160,8 @@ func TestServerKilledAtEveryRoundTripOfADelete(t *testing.T) {
 			require.Contains(t, []int{204, 404}, status, answer)
 		}
 		s.settle()
-		requireExact(t, s, pool, map[uuid.UUID]int64{uuid.MustParse(user.ID): 60})
-		return killed
+		kept := now.Add(-5 * time.Hour).Unix()
+		return s.standing(pool, []span{{uuid.MustParse(user.ID), kept - 60, kept}}), killed
 	})
 }
 

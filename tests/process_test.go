@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	// testenv ends the process.
+	testenv.AtExit(printTable)
 	testenv.AtExit(func(context.Context) error { return os.RemoveAll(dir) })
 	testenv.Main(m)
 }
