@@ -156,6 +156,11 @@ type busyUser struct {
 	early  []plainEvent // of events, those that are hot from the start
 }
 
+func newBusyUser(zone string) *busyUser {
+	id := uuid.New()
+	return &busyUser{id: id, token: admission.NewToken(id), zone: zone}
+}
+
 type plainEvent struct {
 	id   uuid.UUID
 	ts   int64 // milliseconds since the epoch
@@ -166,8 +171,7 @@ func newCrowd(users, sessions int) *crowd {
 	c := &crowd{r: rand.New(rand.NewPCG(rand.Uint64(), 1))} //nolint:gosec // nothing here is secret
 	begin := clock.System{}.Now().Add(-24 * time.Hour).Unix()
 	for i := range users {
-		u := &busyUser{id: uuid.New(), zone: []string{"UTC", "Asia/Tokyo", "America/St_Johns"}[i%3]}
-		u.token = admission.NewToken(u.id)
+		u := newBusyUser([]string{"UTC", "Asia/Tokyo", "America/St_Johns"}[i%3])
 		at := begin + c.r.Int64N(3600)
 		for range sessions/users + b2i(i < sessions%users) {
 			at = c.session(u, at)
