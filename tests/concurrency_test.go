@@ -47,7 +47,7 @@ func TestTrialsConcurrentAggregators(t *testing.T) {
 func TestTrialsConcurrentAggregatorsWithoutTheLock(t *testing.T) {
 	alongside(t)
 	const aggregators = 4
-	trials := scaled(50, 1)
+	trials := scaled(25, 1)
 	s := newSuiteWithout(t, "the writer lock", fmt.Sprintf("%d aggregators and ingest at once", aggregators), trials)
 	eachTrial(t, s, trials, func(st *stack) tally {
 		st.exec(`CREATE FUNCTION pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'`)
@@ -94,7 +94,7 @@ func (s *stack) crowdTrial(aggregators int) (found tally, skipped int) {
 	var workers []*process
 	for range aggregators {
 		workers = append(workers, start(s.t, s.command(context.WithoutCancel(s.t.Context()), "worker",
-			"--aggregate-every=5ms", "--publish-every=1s", "--verify-every=0")))
+			"--aggregate-every=5ms", "--publish-every=2s", "--verify-every=0")))
 	}
 	for _, w := range workers {
 		w.stderr.await(s.t, "msg=working", w.done)
@@ -288,7 +288,7 @@ func (c *crowd) upload(t *testing.T, base string) (failed int64) {
 		}
 		rest := slices.DeleteFunc(slices.Clone(u.events), func(e plainEvent) bool { return isEarly[e.id] && c.r.IntN(4) > 0 })
 		c.r.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-		for part := range slices.Chunk(rest, 2+c.r.IntN(8)) {
+		for part := range slices.Chunk(rest, 4+c.r.IntN(8)) {
 			for range 1 + b2i(c.r.IntN(3) == 0) {
 				requests = append(requests, request{u.token, bodyOf(part)})
 			}
