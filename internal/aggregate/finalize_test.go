@@ -1,14 +1,9 @@
 package aggregate
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -171,95 +166,6 @@ func TestDetailsFollowTheMode(t *testing.T) {
 		AND files = '[{"path":"src/a.go","changes":7}]' AND key_counts = '{"a":5,"Enter":2}'`, full))
 	require.Equal(t, int64(1), f.count(`SELECT count(*) FROM archive_details`))
 	require.Zero(t, f.count(`SELECT count(*) FROM session_details WHERE user_id = $1`, summary))
-}
-
-// Without the writer lock two finalizers use the same events, and this fails.
-func TestConcurrentAggregators(t *testing.T) {
-	t.Parallel()
-	for _, aggregators := range []int{2, 4} {
-		t.Run(fmt.Sprint(aggregators), func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			duplicates, missing, errs := f.concurrentTrial(aggregators, 400, 1220)
-			require.Empty(t, errs)
-			require.Zero(t, duplicates)
-			require.Zero(t, missing)
-		})
-	}
-}
-
-// The trial sees what it is there to see: with the lock taken out it finds duplicates or errors.
-func TestConcurrentAggregatorsWithoutTheLock(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.agg.finalizer.lock = func(context.Context, pgx.Tx, uuid.UUID) (bool, error) { return true, nil }
-	duplicates, missing, errs := f.concurrentTrial(4, 400, 1220)
-	t.Logf("without the lock: %d duplicates, %d missing, %d errors", duplicates, missing, len(errs))
-	require.NotZero(t, duplicates+missing+int64(len(errs)))
-}
-
-// concurrentTrial spreads sessions over users, lets aggregators finalize them at the same time until nothing is due, and
-// counts sessions beyond and below what is expected, seconds included.
-func (f *fixture) concurrentTrial(aggregators, users, sessions int) (duplicates, missing int64, errs []error) {
-	f.t.Helper()
-	r := rand.New(rand.NewPCG(1, uint64(users)))
-	ids := make([]uuid.UUID, users)
-	events := make([][]activity.Event, users)
-	for i := range ids {
-		ids[i] = f.user("UTC", activity.ModeFull)
-	}
-	for i := range sessions {
-		u := i % users
-		start := int64(noon + (i/users)*7200)
-		for n := range int64(2 + r.IntN(8)) {
-			events[u] = append(events[u], at(start+n*60, "go", 1))
-		}
-	}
-	for i := range ids {
-		f.upload(ids[i], events[i]...)
-	}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	now := time.Unix(noon+100_000, 0)
-	for range aggregators {
-		wg.Go(func() {
-			// Each has an aggregator of its own, as a process has, and works until nothing is left or something failed.
-			agg := New(f.pool, f.agg.finalizer, f.agg.clock, f.agg.log, 2)
-			for {
-				s, err := agg.Cycle(f.t.Context(), &now)
-				mu.Lock()
-				if err != nil {
-					errs = append(errs, err)
-				}
-				for range s.Failed + s.Retried {
-					errs = append(errs, errors.New("a user failed"))
-				}
-				failed := len(errs) > 0
-				mu.Unlock()
-				if failed || s.Due == 0 {
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	stand := f.count(`SELECT count(*) FROM sessions`)
-	duplicates, missing = max(stand-int64(sessions), 0), max(int64(sessions)-stand, 0)
-	for i := range ids {
-		var want int64
-		built, err := Build(Fold(events[i]), utc)
-		require.NoError(f.t, err)
-		for _, s := range built {
-			want += s.Duration()
-		}
-		got := f.count(`SELECT coalesce(sum(seconds), 0)::bigint FROM totals WHERE user_id = $1 AND period = 'alltime' AND lang = ''`, ids[i])
-		if got > want {
-			duplicates++
-		} else if got < want {
-			missing++
-		}
-	}
-	return duplicates, missing, errs
 }
 
 func TestLockedUserIsSkipped(t *testing.T) {
