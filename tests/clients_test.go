@@ -30,7 +30,7 @@ const (
 	uploaders = 6
 	readers   = 2
 	// clientPause is the time between two requests of a client, and retryPause that after one that was refused.
-	clientPause, retryPause = 15 * time.Millisecond, 100 * time.Millisecond
+	clientPause, retryPause = 20 * time.Millisecond, 100 * time.Millisecond
 	// uploadFor is how long a client goes on with one upload before the test takes it for lost.
 	uploadFor = time.Minute
 )
@@ -41,7 +41,7 @@ type clients struct {
 	base  string
 	users []createdUser
 	http  *http.Client
-	must  atomic.Bool // succeed: what fails is nothing that requests need
+	must  atomic.Bool // all requests must succeed: what fails is nothing that they need
 
 	uploads, reads, refused, wrong atomic.Int64
 	slowest                        atomic.Int64 // ns
@@ -53,7 +53,7 @@ type clients struct {
 func newClients(s *scene) *clients {
 	c := &clients{s: s, http: &http.Client{Timeout: patience, Transport: &http.Transport{}}, events: map[uuid.UUID]int64{}}
 	for i := range uploaders {
-		c.users = append(c.users, s.createUser(fmt.Sprintf("client-%d", i), "Europe/Berlin"))
+		c.users = append(c.users, s.account(fmt.Sprintf("client-%d", i), "Europe/Berlin"))
 	}
 	s.t.Cleanup(c.http.CloseIdleConnections)
 	return c
@@ -63,6 +63,7 @@ func newClients(s *scene) *clients {
 func (c *clients) warmUp() {
 	c.s.t.Helper()
 	c.must.Store(true)
+	defer c.must.Store(false)
 	for _, u := range c.users {
 		c.upload(c.s.t.Context(), u)
 	}
@@ -70,9 +71,8 @@ func (c *clients) warmUp() {
 }
 
 // start sets the clients to work. stop lets each come to the end of what it is at, which for an upload is that it was
-// acknowledged, and returns what went wrong. With must no request may be refused.
-func (c *clients) start(must bool) (stop func() tally) {
-	c.must.Store(must)
+// acknowledged, and returns what went wrong.
+func (c *clients) start() (stop func() tally) {
 	ctx, cancel := context.WithCancel(c.s.t.Context())
 	var g sync.WaitGroup
 	for _, u := range c.users {

@@ -121,7 +121,7 @@ func TestTrialsMergingWorkerKilledAtEveryRoundTrip(t *testing.T) {
 func TestTrialsServerKilledAtEveryRoundTripOfALateUpload(t *testing.T) {
 	eachCrashPoint(t, "server that takes late events", func(t *testing.T, at int, after bool) (tally, bool) {
 		s := newScene(t)
-		user := s.createUser("victim", "UTC")
+		user := s.account("victim", "UTC")
 		id := uuid.MustParse(user.ID)
 		first := s.twoSessions(id)
 		s.publish()
@@ -152,7 +152,7 @@ func TestTrialsServerKilledAtEveryRoundTripOfALateUpload(t *testing.T) {
 func TestTrialsServerKilledAtEveryRoundTripOfAUsersDelete(t *testing.T) {
 	eachCrashPoint(t, "server that deletes a user", func(t *testing.T, at int, after bool) (tally, bool) {
 		s := newScene(t)
-		user, other := s.createUser("victim", "UTC"), s.user()
+		user, other := s.account("victim", "UTC"), s.user()
 		id := uuid.MustParse(user.ID)
 		s.twoSessions(other)
 		first := s.twoSessions(id)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
@@ -64,6 +65,14 @@ func (s *scene) user() uuid.UUID {
 	id := uuid.New()
 	s.exec(`INSERT INTO users (id, handle, token_hash) VALUES ($1, $2, '\x00')`, id, "user-"+id.String()[:8])
 	return id
+}
+
+// account makes a user who can send requests.
+func (s *scene) account(handle, zone string) createdUser {
+	s.t.Helper()
+	u, err := account.Create(s.t.Context(), s.pool, account.NewUser{Handle: handle, Zone: zone})
+	require.NoError(s.t, err)
+	return createdUser{ID: u.ID.String(), Handle: handle, Token: u.Token}
 }
 
 // hot has a user's events stored: one each minute from first to last, seconds since the epoch.

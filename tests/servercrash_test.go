@@ -15,83 +15,98 @@ import (
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/testenv"
 )
 
 // outage is a way in which a server, or the way to it, fails for a while.
 type outage struct {
-	name     string
-	postgres bool // it is Postgres that fails: without that requests cannot succeed, without Redis they must
-	durable  bool // Redis has an append-only file
-	gated    bool // it is the way to the server that fails
+	name string
 	// begin lets it fail, and returns what ends it.
-	begin func(l *liveStack, r *rand.Rand) (end func())
-	// longest bounds the time between the two.
-	longest time.Duration
+	begin func(f *failing, r *rand.Rand) (end func())
+	// lasting outages outlast the deadlines of requests now and then.
+	lasting bool
 }
 
-var outages = []outage{
-	{name: "Postgres killed", postgres: true, begin: killed((*liveStack).ofPostgres), longest: time.Second},
-	{name: "Postgres hung", postgres: true, begin: hung((*liveStack).ofPostgres), longest: 4 * time.Second},
-	{name: "Postgres cut off", postgres: true, gated: true, begin: cut((*liveStack).toPostgres), longest: 4 * time.Second},
-	{name: "Redis killed", begin: killed((*liveStack).ofRedis), longest: 2 * time.Second},
-	{name: "Redis killed, with a log", durable: true, begin: killed((*liveStack).ofRedis), longest: 2 * time.Second},
-	{name: "Redis hung", begin: hung((*liveStack).ofRedis), longest: 4 * time.Second},
-	{name: "Redis cut off", gated: true, begin: cut((*liveStack).toRedis), longest: 4 * time.Second},
+// failing is the server that outages are about, and the way to it.
+type failing struct {
+	t      *testing.T
+	server testenv.Server
+	gate   *gate
 }
 
-func (l *liveStack) ofPostgres() testenv.Server { return l.postgres }
-func (l *liveStack) ofRedis() testenv.Server    { return l.redis }
-func (l *liveStack) toPostgres() *gate          { return l.postgresGate }
-func (l *liveStack) toRedis() *gate             { return l.redisGate }
-
-// killed ends all processes of a server at once by SIGKILL, and starts it again on what it left.
-func killed(of func(*liveStack) testenv.Server) func(*liveStack, *rand.Rand) func() {
-	return func(l *liveStack, _ *rand.Rand) func() {
-		require.NoError(l.t, of(l).Kill(l.t.Context()))
-		return func() { require.NoError(l.t, of(l).Restart(l.t.Context())) }
-	}
-}
-
-// hung stops all processes of a server, and lets them go on.
-func hung(of func(*liveStack) testenv.Server) func(*liveStack, *rand.Rand) func() {
-	return func(l *liveStack, _ *rand.Rand) func() {
-		require.NoError(l.t, of(l).Signal(syscall.SIGSTOP))
-		return func() { require.NoError(l.t, of(l).Signal(syscall.SIGCONT)) }
-	}
-}
-
-// cut closes the way to a server: connections are refused, or whatever is sent goes nowhere.
-func cut(to func(*liveStack) *gate) func(*liveStack, *rand.Rand) func() {
-	return func(l *liveStack, r *rand.Rand) func() {
-		if r.IntN(2) == 0 {
-			to(l).refuse()
-		} else {
-			to(l).swallow()
+var (
+	killed = outage{name: "killed", begin: func(f *failing, _ *rand.Rand) func() {
+		f.gate.refuse() // as the machine does where nobody listens
+		require.NoError(f.t, f.server.Kill(f.t.Context()))
+		return func() {
+			require.NoError(f.t, f.server.Restart(f.t.Context()))
+			f.gate.open()
 		}
-		return to(l).open
-	}
-}
+	}}
+	// emptied is for Redis alone.
+	emptied = outage{name: "emptied and killed", begin: func(f *failing, r *rand.Rand) func() {
+		rdb, err := redisconn.Open(f.t.Context(), f.server.URL())
+		require.NoError(f.t, err)
+		defer func() { _ = rdb.Close() }()
+		require.NoError(f.t, rdb.FlushAll(f.t.Context()).Err())
+		return killed.begin(f, r)
+	}}
+	hung = outage{name: "hung", lasting: true, begin: func(f *failing, _ *rand.Rand) func() {
+		require.NoError(f.t, f.server.Signal(syscall.SIGSTOP))
+		return func() { require.NoError(f.t, f.server.Signal(syscall.SIGCONT)) }
+	}}
+	// cutOff is connections that are refused, or on which whatever is sent goes nowhere.
+	cutOff = outage{name: "cut off", lasting: true, begin: func(f *failing, r *rand.Rand) func() {
+		if r.IntN(2) == 0 {
+			f.gate.refuse()
+		} else {
+			f.gate.swallow()
+		}
+		return f.gate.open
+	}}
+)
+
+// How long an outage lasts at most; one that outlasts deadlines, one in so many rounds, lasts just so long.
+const (
+	shortOutage = 2 * time.Second
+	longOutage  = 11 * time.Second
+	longEvery   = 5
+)
 
 // recovery is how long the service may take to be whole again, by itself, once its servers are back.
 const recovery = 30 * time.Second
 
 // While a server of the service's dies, hangs or is cut off, at random moments, clients go on uploading and reading. Each
-// request must be answered within its deadline, and those that do not need the server must succeed; what was acknowledged
-// must survive, once; and the service must come back without anybody's help.
+// request must be answered within its deadline, what was acknowledged must survive, once, and the service must come back
+// without anybody's help. Without Redis, requests must succeed even so, and boards be whole.
 func TestTrialsServerCrashes(t *testing.T) {
 	alongside(t)
+	t.Run("Postgres", func(t *testing.T) {
+		t.Parallel()
+		eachOutage(t, "Postgres", func(l *liveStack) *failing { return &failing{l.t, l.postgres, l.postgresGate} },
+			killed, hung, cutOff)
+	})
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		eachOutage(t, "Redis", func(l *liveStack) *failing { return &failing{l.t, l.redis, l.redisGate} },
+			killed, emptied, hung, cutOff)
+	})
+}
+
+func eachOutage(t *testing.T, server string, of func(*liveStack) *failing, outages ...outage) {
+	seed := crashSeed()
+	t.Logf("COMMMA_SEED=%d", seed)
+	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it must be repeatable
+	l := newLiveStack(t)
+	l.failing = of(l)
+	l.clients.must.Store(l.failing.server == l.redis)
 	for _, o := range outages {
+		rounds := scaled(20, 1)
 		t.Run(o.name, func(t *testing.T) {
-			t.Parallel()
-			rounds := scaled(20, 1)
-			s := newSuite(t, o.name, rounds)
-			seed := crashSeed()
-			t.Logf("COMMMA_SEED=%d", seed)
-			r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it must be repeatable
-			l := newLiveStack(t, o)
-			for range rounds {
-				s.add(l.round(o, r))
+			s := newSuite(t, server+" "+o.name+" under the running service", rounds)
+			for n := range rounds {
+				s.add(l.round(o, n, r))
 			}
 			t.Log(l.summary())
 		})
@@ -111,32 +126,25 @@ type liveStack struct {
 	*scene
 	postgres, redis         testenv.Server
 	postgresGate, redisGate *gate
+	failing                 *failing
 	serve, worker           *process
 	clients                 *clients
 	slowest                 time.Duration // recovery
 }
 
-func newLiveStack(t *testing.T, o outage) *liveStack {
+func newLiveStack(t *testing.T) *liveStack {
 	t.Helper()
-	l := &liveStack{postgres: testenv.OwnPostgres(t)}
-	if o.durable {
-		l.redis = testenv.OwnDurableRedis(t)
-	} else {
-		l.redis = testenv.OwnRedis(t)
-	}
+	l := &liveStack{postgres: testenv.OwnPostgres(t), redis: testenv.OwnDurableRedis(t)}
 	l.scene = sceneOf(&stack{t: t, database: l.postgres.URL(), rdb: l.redis.URL()})
 	// What makes a 202 outlive the server's processes, whatever is turned off to make tests fast.
-	for _, r := range rows[struct{ Value string }](t, l.pool, `SELECT setting FROM pg_settings WHERE name = 'synchronous_commit'`) {
-		require.Equal(t, "on", r.Value)
-	}
+	on := rows[struct{ Value string }](t, l.pool, `SELECT setting FROM pg_settings WHERE name = 'synchronous_commit'`)
+	require.Equal(t, "on", on[0].Value)
 	l.clients = newClients(l.scene)
 	service := *l.stack
-	if o.gated {
-		l.postgresGate, service.database = newGate(t, l.database)
-		l.redisGate, service.rdb = newGate(t, l.stack.rdb)
-	}
+	l.postgresGate, service.database = newGate(t, l.database)
+	l.redisGate, service.rdb = newGate(t, l.stack.rdb)
 	l.clients.base, l.serve = service.serve("--no-aggregate", "--ingest-per-hour=0", "--reads-per-hour=0")
-	l.worker = start(t, service.command(context.Background(), "worker", "--aggregate-every=50ms", "--publish-every=50ms"))
+	l.worker = start(t, service.command(context.WithoutCancel(t.Context()), "worker", "--aggregate-every=50ms", "--publish-every=50ms"))
 	l.worker.stderr.await(t, "msg=working", l.worker.done)
 	l.clients.warmUp()
 	require.True(t, l.recovered(), "it works before anything fails")
@@ -144,11 +152,15 @@ func newLiveStack(t *testing.T, o outage) *liveStack {
 }
 
 // round has the clients at work, the outage come at some moment, and compares when all is over.
-func (l *liveStack) round(o outage, r *rand.Rand) tally {
-	stop := l.clients.start(!o.postgres)
+func (l *liveStack) round(o outage, n int, r *rand.Rand) tally {
+	stop := l.clients.start()
 	l.wait(50*time.Millisecond + time.Duration(r.Int64N(int64(500*time.Millisecond))))
-	end := o.begin(l, r)
-	l.wait(time.Duration(r.Int64N(int64(o.longest))))
+	lasts := time.Duration(r.Int64N(int64(shortOutage)))
+	if o.lasting && n%longEvery == longEvery-1 {
+		lasts = longOutage
+	}
+	end := o.begin(l.failing, r)
+	l.wait(lasts)
 	end()
 	l.pool.Reset() // the test's own
 	back := clock.System{}.Now()
@@ -201,10 +213,13 @@ func (l *liveStack) left(ctx context.Context) (n int64, err error) {
 	return l.unbuilt(ctx)
 }
 
+// summary tells of what was, and begins anew.
 func (l *liveStack) summary() string {
+	slowest := l.slowest
+	l.slowest = 0
 	return fmt.Sprintf("%d uploads and %d reads, the slowest took %v; %d refused; whole again within %v",
-		l.clients.uploads.Load(), l.clients.reads.Load(), time.Duration(l.clients.slowest.Load()).Round(time.Millisecond),
-		l.clients.refused.Load(), l.slowest.Round(time.Millisecond))
+		l.clients.uploads.Swap(0), l.clients.reads.Swap(0), time.Duration(l.clients.slowest.Swap(0)).Round(time.Millisecond),
+		l.clients.refused.Swap(0), slowest.Round(time.Millisecond))
 }
 
 // unbuilt counts the boards that Redis should have and does not have whole.
