@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,13 +42,17 @@ func eachCrashPoint(t *testing.T, name string, trial crashTrialFunc) {
 			t.Parallel()
 			at, stride := crashStride()
 			points := 0
-			for ; ; at += stride {
-				found, killed := trial(t, at, after)
-				s.add(found)
-				if !killed {
-					break
+			for killed := true; killed; at += stride {
+				killed = false
+				// A test of its own, whose database is dropped before the next one's is made.
+				t.Run(strconv.Itoa(at), func(t *testing.T) {
+					var found tally
+					found, killed = trial(t, at, after)
+					s.add(found)
+				})
+				if killed {
+					points++
 				}
-				points++
 			}
 			require.Positive(t, points)
 			t.Logf("%d crash points, the process made fewer than %d round trips", points, at)
@@ -59,6 +64,25 @@ func eachCrashPoint(t *testing.T, name string, trial crashTrialFunc) {
 func (s *stack) fragile(at int, after bool) (*stack, *crashPoint) {
 	c := &crashPoint{at: at, after: after}
 	return &stack{t: s.t, database: c.through(s.t, s.database), rdb: c.through(s.t, s.rdb)}, c
+}
+
+// runUntilKilled runs a command that dies at a point. killed is false when it came to its end before.
+func (s *stack) runUntilKilled(at int, after bool, args ...string) (killed bool) {
+	s.t.Helper()
+	fragile, crash := s.fragile(at, after)
+	cmd := fragile.command(context.WithoutCancel(s.t.Context()), args...)
+	crash.kill = func() { _ = cmd.Process.Kill() }
+	crash.mu.Lock() // until the process is known
+	err := cmd.Start()
+	crash.mu.Unlock()
+	require.NoError(s.t, err)
+	err = cmd.Wait()
+	crash.mu.Lock()
+	defer crash.mu.Unlock()
+	if !crash.fired {
+		require.NoError(s.t, err)
+	}
+	return crash.fired
 }
 
 // settle runs cycles until no user was skipped: Postgres may take a moment to notice that a process is gone, and its
@@ -89,18 +113,9 @@ func TestTrialsWorkerKilledAtEveryRoundTrip(t *testing.T) {
 		for i := range 4 {
 			want = append(want, insertUser(t, pool, ended, i))
 		}
-		fragile, crash := s.fragile(at, after)
-		cmd := fragile.command(context.WithoutCancel(t.Context()), "worker", "--once")
-		crash.kill = func() { _ = cmd.Process.Kill() }
-		crash.mu.Lock() // until the process is known
-		require.NoError(t, cmd.Start())
-		crash.mu.Unlock()
-		err := cmd.Wait()
-		if !crash.fired {
-			require.NoError(t, err)
-		}
+		killed := s.runUntilKilled(at, after, "worker", "--once")
 		s.settle()
-		return s.standing(pool, want), crash.fired
+		return s.standing(pool, want), killed
 	})
 }
 

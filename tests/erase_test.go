@@ -3,11 +3,13 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -51,11 +53,8 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 
-	tables := rows[struct{ Table, Column string }](t, pool, `SELECT table_name::text, column_name::text FROM information_schema.columns
-		WHERE table_schema = 'public' AND (column_name = 'user_id' OR table_name = 'users' AND column_name = 'id') ORDER BY 1`)
-	count := func(table, column string) int64 {
-		return rows[struct{ N int64 }](t, pool, fmt.Sprintf(`SELECT count(*) FROM %q WHERE %q = $1`, table, column), id)[0].N
-	}
+	tables := userTables(t, pool)
+	count := func(table, column string) int64 { return countOf(t, pool, table, column, id) }
 	for _, c := range tables {
 		if c.Table != "outbox" { // empty: everything is published
 			require.Positive(t, count(c.Table, c.Column), "nothing of the user stands in %s: put something there before the delete", c.Table)
@@ -76,6 +75,32 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	_, board := call(t, "GET", base+"/v1/leaderboard?period=alltime", "", "")
 	require.NotContains(t, board, "going")
 	require.Contains(t, board, "staying")
+}
+
+// userTable is a table that may hold something of a user, and the column that says whose it is.
+type userTable struct{ Table, Column string }
+
+// userTables asks the database itself, so that none is forgotten.
+func userTables(t *testing.T, pool *pgxpool.Pool) []userTable {
+	t.Helper()
+	return rows[userTable](t, pool, `SELECT table_name::text, column_name::text FROM information_schema.columns
+		WHERE table_schema = 'public' AND (column_name = 'user_id' OR table_name = 'users' AND column_name = 'id') ORDER BY 1`)
+}
+
+func countOf(t *testing.T, pool *pgxpool.Pool, table, column string, user uuid.UUID) int64 {
+	t.Helper()
+	return rows[struct{ N int64 }](t, pool, fmt.Sprintf(`SELECT count(*) FROM %q WHERE %q = $1`, table, column), user)[0].N
+}
+
+// rowsOf counts the rows of a user in all tables but some.
+func rowsOf(t *testing.T, pool *pgxpool.Pool, user uuid.UUID, except ...string) (n int64) {
+	t.Helper()
+	for _, c := range userTables(t, pool) {
+		if !slices.Contains(except, c.Table) {
+			n += countOf(t, pool, c.Table, c.Column, user)
+		}
+	}
+	return n
 }
 
 // upload sends one event for each instant.

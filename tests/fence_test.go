@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -20,25 +21,46 @@ import (
 // A publisher that is stopped anywhere between reading totals and writing them, and woken after another one published,
 // never writes the older value: not after growth, a decrease, a removal, nor after Redis was emptied.
 func TestTrialsStoppedPublisherWritesNothingOld(t *testing.T) {
-	alongside(t)
-	for name, change := range map[string]func(f *fenceTrial){
+	eachStop(t, "publisher", []string{"worker", "--once"}, map[string]func(f *fenceTrial){
 		"growth":   (*fenceTrial).grow,
 		"decrease": (*fenceTrial).shrink,
 		"removal":  (*fenceTrial).remove,
 		"emptied":  (*fenceTrial).empty,
-	} {
-		t.Run(name, func(t *testing.T) {
-			alongside(t)
-			s := newSuite(t, "publisher stopped at every round trip: "+name, 0)
-			start, stride := crashStride()
-			for at := start; ; at += stride {
-				found, stopped := newFenceTrial(t).run(at, change)
-				s.add(found)
-				if !stopped {
-					t.Logf("stopped at %d points, the publisher made fewer than %d round trips", (at-start)/stride, at)
-					return
-				}
+	})
+}
+
+// A rebuild that is stopped anywhere, and woken after a publisher came by, never undoes with its swap what was published
+// meanwhile.
+func TestTrialsStoppedRebuildUndoesNothing(t *testing.T) {
+	eachStop(t, "rebuild", []string{"leaderboard", "rebuild", "--period=alltime", "--lang=all"}, map[string]func(f *fenceTrial){
+		"growth":  (*fenceTrial).grow,
+		"removal": (*fenceTrial).remove,
+		"emptied": (*fenceTrial).empty,
+	})
+}
+
+// eachStop stops a process at each of its round trips, one after another, and makes a change meanwhile.
+func eachStop(t *testing.T, name string, args []string, changes map[string]func(f *fenceTrial)) {
+	alongside(t)
+	for kind, change := range changes {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := newSuite(t, name+" stopped at every round trip: "+kind, 0)
+			at, stride := crashStride()
+			points := 0
+			for stopped := true; stopped; at += stride {
+				stopped = false
+				// A test of its own, whose servers go before the next one's come.
+				t.Run(strconv.Itoa(at), func(t *testing.T) {
+					var found tally
+					if found, stopped = newFenceTrial(t).run(at, change, args...); stopped {
+						s.add(found)
+						points++
+					}
+				})
 			}
+			require.Positive(t, points)
+			t.Logf("stopped at %d points, the process made fewer than %d round trips", points, at)
 		})
 	}
 }
@@ -66,13 +88,13 @@ func newFenceTrial(t *testing.T) *fenceTrial {
 	return f
 }
 
-// run stops a publisher at a round trip, makes the change, and wakes the publisher. stopped is false when the publisher
-// ended before that round trip.
-func (f *fenceTrial) run(at int, change func(*fenceTrial)) (found tally, stopped bool) {
+// run stops a command at a round trip, makes the change, and wakes the command. stopped is false when the command ended
+// before that round trip.
+func (f *fenceTrial) run(at int, change func(*fenceTrial), args ...string) (found tally, stopped bool) {
 	defer f.pool.Close()
 	fragile, crash := f.fragile(at, false)
 	crash.resume = make(chan struct{})
-	cmd := fragile.command(context.WithoutCancel(f.t.Context()), "worker", "--once")
+	cmd := fragile.command(context.WithoutCancel(f.t.Context()), args...)
 	reached := make(chan struct{})
 	crash.kill = func() {
 		_ = cmd.Process.Signal(syscall.SIGSTOP)

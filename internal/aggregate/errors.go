@@ -12,6 +12,9 @@ var (
 	errPanic       = errors.New("panic")
 )
 
+// errAway means that the connection was lost, and that the database does not answer on another one.
+var errAway = errors.New("the database does not answer")
+
 // panicError is a panic while a user was finalized.
 type panicError struct{ stack []byte }
 

@@ -3,6 +3,8 @@ package aggregate
 import (
 	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,6 +110,43 @@ func (f *fixture) failFor(user uuid.UUID, state string) {
 	f.t.Helper()
 	f.exec(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '` + state + `'; END $$`)
 	f.exec(`CREATE TRIGGER fail BEFORE INSERT ON totals FOR EACH ROW WHEN (NEW.user_id = '` + user.String() + `') EXECUTE FUNCTION fail()`)
+}
+
+// A server that restarts, or a network that breaks, loses everybody who is under way. Once the database answers again, that
+// is nobody's fault: nobody is set aside.
+func TestLostConnectionsAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	own := testenv.OwnPostgres(t)
+	pool, err := store.Open(t.Context(), own.URL(), store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	f := &fixture{t: t, pool: pool, agg: New(pool, NewFinalizer(enqueue), clock.System{}, testenv.Logger(t), 2)}
+	event := at(noon, "go", 1)
+	users := []uuid.UUID{f.user("UTC", activity.ModeFull), f.user("UTC", activity.ModeFull), f.user("UTC", activity.ModeFull)}
+	for _, id := range users {
+		f.upload(id, event)
+	}
+	var under sync.WaitGroup
+	under.Add(2)
+	var once sync.Once
+	var begun atomic.Int32
+	f.inEnqueue(func(uuid.UUID) {
+		if begun.Add(1) > 2 {
+			return
+		}
+		under.Done()
+		under.Wait() // two are under way
+		once.Do(func() {
+			require.NoError(t, own.Kill(t.Context()))
+			require.NoError(t, own.Restart(t.Context()))
+		})
+	})
+	s := f.cycle(noon + 2000)
+	require.Equal(t, 3, s.Finalized)
+	require.Zero(t, f.count(`SELECT count(*) FROM finalize_failures`))
+	for _, id := range users {
+		f.requireStands(id, utc, event)
+	}
 }
 
 // Whatever fails with one user, the others of the cycle are finalized, and the next cycle does not meet it again.

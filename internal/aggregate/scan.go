@@ -118,8 +118,8 @@ func (c *cycle) outcome(ctx context.Context, id uuid.UUID, res Result, err error
 		c.log.ErrorContext(ctx, "finalize user panicked", "user_id", id, "stack", string(panicked.stack))
 	}
 	f := classify(err)
-	if f.kind == faultConnection && c.databaseAnswers(ctx) {
-		// The database is well, and lost this user: its backend was killed, or the user took too long.
+	if f.kind == faultConnection && !errors.Is(err, errAway) {
+		// The database is well, and lost this user twice: its backend was killed, or the user took too long.
 		f.kind = faultData
 	}
 	switch f.kind {
@@ -178,15 +178,31 @@ func (c *cycle) heavyUser(ctx context.Context, id uuid.UUID) error {
 	return c.outcome(ctx, id, res, err)
 }
 
+// finalizeWithin finalizes a user in a given time. Who loses the connection is tried once more: a server that restarted, or
+// a network that was down, loses everybody who was under way, and that is nobody's fault. It fails with errAway when the
+// connection was lost and the database does not answer.
 func (c *cycle) finalizeWithin(ctx context.Context, id uuid.UUID, d time.Duration, maxEvents int) (Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, d)
+	within, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	return c.finalizer.finalize(ctx, c.pool, id, c.now, maxEvents)
+	for again := true; ; again = false {
+		res, err := c.finalizer.finalize(within, c.pool, id, c.now, maxEvents)
+		switch {
+		case err == nil || classify(err).kind != faultConnection:
+			return res, err
+		case !c.databaseAnswers(ctx):
+			return res, fmt.Errorf("%w: %w", errAway, err)
+		case !again || within.Err() != nil:
+			return res, err
+		}
+	}
 }
 
+// databaseAnswers asks on a new connection. The pool's others are given up: whatever cut one off may have cut off all, and
+// a dead one would fail the next who takes it.
 func (c *cycle) databaseAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
+	c.pool.Reset()
 	return c.pool.Ping(ctx) == nil
 }
 
