@@ -29,12 +29,12 @@ func (d Day) String() string { return d.utc().Format(time.DateOnly) }
 
 // LocalDay is the date that a zone's clocks show at a second.
 func LocalDay(second int64, zone string) Day {
-	t, _ := local(second, zone)
-	return t
+	day, _ := local(second, zone)
+	return day
 }
 
 func local(second int64, zone string) (day Day, offset int) {
-	loc, err := time.LoadLocation(zone)
+	loc, err := time.LoadLocation(zone) //nolint:forbidigo // the model shares nothing with the program that it judges
 	if err != nil {
 		panic(err) // the tests name only zones that exist
 	}

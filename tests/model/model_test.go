@@ -191,9 +191,10 @@ func TestStreaks(t *testing.T) {
 	}
 	s := StreakOf(at(12, 10, 11, 20, 21))
 	require.Equal(t, int64(3), s.Longest())
-	for today, want := range map[Day]int64{9: 0, 10: 1, 12: 3, 13: 3, 14: 0, 20: 1, 21: 2, 22: 2, 23: 0} {
+	for today, want := range map[Day]int64{19: 2, 20: 2, 21: 2, 22: 2, 23: 0, 24: 0} {
 		require.Equal(t, want, s.Current(today), today)
 	}
+	require.Equal(t, int64(1), StreakOf(at(10, 11, 13)).Current(14))
 	require.Zero(t, StreakOf(nil).Longest())
 }
 

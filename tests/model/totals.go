@@ -56,12 +56,14 @@ func (s Streak) Longest() (n int64) {
 	return n
 }
 
-// Current is the run that ends today or yesterday, in days, as read when the user's date is today.
+// Current is the last run when it ends today or yesterday, in days, as read when the user's date is today. A last day that
+// lies ahead, because the user has moved west since, counts like today.
 func (s Streak) Current(today Day) int64 {
-	if n := s.endingOn(today); n > 0 {
-		return n
+	last, ok := s.Last()
+	if !ok || last < today-1 {
+		return 0
 	}
-	return s.endingOn(today - 1)
+	return s.endingOn(last)
 }
 
 // Last is the last day with any time in it; false when there is none.
