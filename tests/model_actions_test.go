@@ -276,6 +276,7 @@ func (s *sequence) flush() { require.NoError(s, s.lane.rdb.FlushAll(s.Context())
 
 // deleteSession deletes a session by its id, or by one that it absorbed.
 func (s *sequence) deleteSession() {
+	s.buryBuilder()
 	u := s.drawUser()
 	if aliases := u.lineage.Aliases(); len(aliases) > 0 && rapid.IntRange(0, 2).Draw(s.T, "alias") == 0 {
 		alias := rapid.SampledFrom(aliases).Draw(s.T, "absorbed")
@@ -299,6 +300,7 @@ func (s *sequence) deleteSession() {
 }
 
 func (s *sequence) mode() {
+	s.buryBuilder()
 	u := s.drawUser()
 	s.setMode(u, rapid.SampledFrom([]model.Mode{model.Full, model.Summary, model.Off}).Draw(s.T, "mode"))
 }
@@ -320,6 +322,7 @@ func (s *sequence) setMode(u *modelUser, m model.Mode) {
 
 // modeAndUpload has a user leave, or come back, while a batch is on its way: the answer says on which side it fell.
 func (s *sequence) modeAndUpload() {
+	s.buryBuilder()
 	u := s.drawUser()
 	batch := s.drawBatch(u)
 	if u.model.Gone() || len(batch) == 0 {
@@ -378,6 +381,7 @@ func (s *sequence) eraseOne() {
 }
 
 func (s *sequence) erase(u *modelUser) {
+	s.buryBuilder()
 	want := http.StatusNoContent
 	if u.model.Gone() {
 		want = http.StatusForbidden
