@@ -328,6 +328,11 @@ func (s *sequence) modeAndUpload() {
 	if u.model.Gone() || len(batch) == 0 {
 		return
 	}
+	for i := range batch {
+		if !batch[i].lang.listed { // a mode that was cached a moment ago may cost its name
+			batch[i].lang = modelLanguages[0]
+		}
+	}
 	to := model.Off
 	if u.model.Mode() == model.Off {
 		to = model.Full

@@ -40,6 +40,7 @@ var modelPlaces = []zonePlace{
 	{"Africa/Cairo", []string{"2024-04-25T22:00:00Z", "2024-10-31T21:00:00Z", "2024-10-31T22:00:00Z"}},
 	{"America/Santiago", []string{"2024-09-08T04:00:00Z", "2024-04-07T03:00:00Z", "2024-04-07T04:00:00Z"}},
 	{"Australia/Lord_Howe", []string{"2025-04-05T15:00:00Z", "2025-10-04T15:30:00Z"}},
+	{"America/St_Johns", []string{"2006-10-29T02:31:00Z", "2006-10-29T03:30:00Z"}},
 	{"Pacific/Apia", []string{"2011-12-30T10:00:00Z"}},
 	{"Pacific/Chatham", []string{"2025-04-05T14:00:00Z"}},
 	{"Pacific/Kiritimati", nil},
