@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/outbox"
@@ -171,6 +172,7 @@ type sequence struct {
 	*lane
 	users       []*modelUser
 	builderDied bool // boards may wait for a builder that is no more
+	settledOn   calendar.Day
 	trace       []string
 }
 
