@@ -31,6 +31,7 @@ type modelUser struct {
 	model   *model.User
 	lineage *model.Lineage
 	sent    []sent
+	deleted bool // a session of the user's, at some time
 	boards  map[leaderboard.Board]bool // that the user was ever to be on
 }
 
@@ -293,6 +294,7 @@ func (s *sequence) deleteSession() {
 	s.note("delete %v", at.Stretch)
 	status, answer := s.send(u, http.MethodDelete, "/v1/sessions/"+at.ID, "")
 	require.Equal(s, http.StatusNoContent, status, answer)
+	u.deleted = true
 	u.model.Delete(at.Stretch)
 	u.lineage.Delete(at.ID)
 	s.observe(nil, false, true)
