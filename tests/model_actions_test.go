@@ -31,7 +31,7 @@ type modelUser struct {
 	model   *model.User
 	lineage *model.Lineage
 	sent    []sent
-	deleted bool // a session of the user's, at some time
+	deleted bool                       // a session of the user's, at some time
 	boards  map[leaderboard.Board]bool // that the user was ever to be on
 }
 
