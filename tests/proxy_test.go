@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/url"
 	"sync"
-	"testing"
 
 	"github.com/stretchr/testify/require"
 )
@@ -71,8 +70,15 @@ func (c *crashPoint) fire() {
 	}
 }
 
-// through is rawURL by way of a proxy that ends with the test.
-func (c *crashPoint) through(t *testing.T, rawURL string) string {
+// proxyOwner is a test, or a part of one that ends by itself.
+type proxyOwner interface {
+	require.TestingT
+	Helper()
+	Cleanup(fn func())
+}
+
+// through is rawURL by way of a proxy that ends with its owner.
+func (c *crashPoint) through(t proxyOwner, rawURL string) string {
 	t.Helper()
 	u, err := url.Parse(rawURL)
 	require.NoError(t, err)
