@@ -207,24 +207,17 @@ func b2i(b bool) int {
 // sessions are those that must stand, by the rules of time alone.
 func (c *crowd) sessions() (out []span) {
 	for _, u := range c.users {
-		out = append(out, spansOf(u.id, u.events)...)
+		out = append(out, u.spans()...)
 	}
 	return out
 }
 
-// spansOf splits a user's events into sessions: wherever more than 900 s lie between two neighbours. A session starts
-// 60 s before its first event.
-func spansOf(user uuid.UUID, events []plainEvent) (out []span) {
-	var seconds []int64
+// spans are the sessions of a user's events.
+func (u *busyUser) spans() []span { return spansOf(u.id, seconds(u.events)) }
+
+func seconds(events []plainEvent) (out []int64) {
 	for _, e := range events {
-		seconds = append(seconds, e.ts/1000)
-	}
-	slices.Sort(seconds)
-	for i, s := range seconds {
-		if i == 0 || s-seconds[i-1] > 900 {
-			out = append(out, span{User: user, Start: s - 60})
-		}
-		out[len(out)-1].End = s
+		out = append(out, e.ts/1000)
 	}
 	return out
 }
@@ -240,7 +233,7 @@ func (c *crowd) insert(t *testing.T, pool *pgxpool.Pool) {
 		for _, e := range u.early {
 			events = append(events, []any{u.id, e.id, e.ts, e.lang, 1, 0})
 		}
-		for _, run := range spansOf(u.id, u.early) {
+		for _, run := range spansOf(u.id, seconds(u.early)) {
 			runs = append(runs, []any{u.id, run.Start + 60, run.End})
 		}
 	}
@@ -272,8 +265,8 @@ func copyRows(t *testing.T, pool *pgxpool.Pool, tables []copied) {
 	}))
 }
 
-// uploaders is how many uploads of a trial are under way at once.
-const uploaders = 6
+// crowdUploads is how many uploads of a trial are under way at once.
+const crowdUploads = 6
 
 // upload sends the events that are not early, in some order and in parts, with early ones among them again, and a third
 // of the parts twice, as a client does that saw no answer. It counts the requests that were not answered by 202.
@@ -295,11 +288,11 @@ func (c *crowd) upload(t *testing.T, base string) (failed int64) {
 		}
 	}
 	c.r.Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
-	client := newClient(t, uploaders)
+	client := newClient(t, crowdUploads)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	next := make(chan request)
-	for range uploaders {
+	for range crowdUploads {
 		wg.Go(func() {
 			for r := range next {
 				if status := client.post(t.Context(), base+"/v1/ingest", r.token, r.body); status != http.StatusAccepted {

@@ -44,7 +44,7 @@ func (s *stack) twinTrial() (found tally) {
 	other.events, one.early, other.early = one.events, nil, nil
 	c.insert(s.t, pool)
 	base, _ := s.serve("--no-aggregate", "--ingest-per-hour=0")
-	mine, others := spansOf(one.id, one.events), spansOf(other.id, other.events)
+	mine, others := one.spans(), other.spans()
 
 	step := func(want ...[]span) bool {
 		found.Errors += c.upload(s.t, base) // so that both have the same events hot

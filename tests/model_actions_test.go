@@ -133,7 +133,7 @@ func (s *sequence) upload() {
 }
 
 func (s *sequence) uploadBatch(u *modelUser, batch []sent) {
-	status, answer := s.send(u, http.MethodPost, "/v1/ingest", bodyOf(batch))
+	status, answer := s.send(u, http.MethodPost, "/v1/ingest", batchBody(batch))
 	s.took(u, batch, status, answer)
 }
 
@@ -344,7 +344,7 @@ func (s *sequence) modeAndUpload() {
 	var wg sync.WaitGroup
 	var status int
 	var answer string
-	wg.Go(func() { status, answer = s.send(u, http.MethodPost, "/v1/ingest", bodyOf(batch)) })
+	wg.Go(func() { status, answer = s.send(u, http.MethodPost, "/v1/ingest", batchBody(batch)) })
 	changed, text := s.send(u, http.MethodPatch, "/v1/me", fmt.Sprintf(`{"privacy":%q}`, to))
 	wg.Wait()
 	require.Equal(s, http.StatusOK, changed, text)
@@ -414,12 +414,12 @@ func (s *sequence) killOnUpload() {
 	delay := time.Duration(rapid.IntRange(0, 4000).Draw(s.T, "after")) * time.Microsecond
 	server := s.server
 	timer := time.AfterFunc(delay, func() { _ = server.cmd.Process.Kill() })
-	status, answer, err := s.sendOnce(s.Context(), u, http.MethodPost, "/v1/ingest", bodyOf(batch))
+	status, answer, err := s.sendOnce(s.Context(), u, http.MethodPost, "/v1/ingest", batchBody(batch))
 	if !timer.Stop() || err != nil {
 		s.killServer()
 	}
 	if err != nil || status == http.StatusServiceUnavailable {
-		status, answer = s.send(u, http.MethodPost, "/v1/ingest", bodyOf(batch))
+		status, answer = s.send(u, http.MethodPost, "/v1/ingest", batchBody(batch))
 	}
 	s.took(u, batch, status, answer)
 }

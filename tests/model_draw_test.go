@@ -121,7 +121,7 @@ func (e *sent) event(mode model.Mode) model.Event {
 	return m
 }
 
-func bodyOf(batch []sent) string {
+func batchBody(batch []sent) string {
 	var events []any
 	for i := range batch {
 		events = append(events, batch[i].json())
