@@ -35,6 +35,7 @@ func TestTrialsLeaveFull(t *testing.T) {
 	s := &stack{t: t, database: testenv.PostgresURL(t), rdb: testenv.RedisURL(t)}
 	base, _ := s.serve("--no-aggregate", "--ingest-per-hour=0", "--writes-per-hour=0")
 	pool := openPool(t, s.database)
+	t.Cleanup(pool.Close)
 	for i := range trials {
 		mode := []string{"summary", "off"}[i%2]
 		user := s.createUser(fmt.Sprintf("leaver-%d", i), "UTC")
