@@ -53,7 +53,7 @@ type backend struct {
 // openBackend connects and checks what must be there: Postgres with an up-to-date schema. Redis may be away, since
 // everything works without it, only slower; that is said in the log.
 func openBackend(ctx context.Context, p *program, f storeFlags, parallel int) (*backend, error) {
-	pool, err := store.Open(ctx, f.DatabaseURL, store.Options{MaxConns: f.DatabaseMax})
+	pool, err := store.Open(ctx, f.DatabaseURL, store.Options{MaxConns: f.DatabaseMax, Log: p.log, Clock: p.clock})
 	if err != nil {
 		return nil, err
 	}

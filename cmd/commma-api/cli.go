@@ -4,12 +4,14 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"os"
 	"runtime"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/redact"
 )
 
 // cli is the command line. Every flag with an env tag can be given as that variable instead.
@@ -32,6 +34,8 @@ func newParser(c *cli) (*kong.Kong, error) {
 		kong.Name("commma-api"),
 		kong.Description("Commma turns editor activity into coding sessions, totals and leaderboards."),
 		kong.UsageOnError(),
+		// What it complains about it quotes: a token on the wrong side of a flag, too.
+		kong.Writers(os.Stdout, redact.Writer(os.Stderr)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 		kong.Vars{"cpus": itoa(runtime.GOMAXPROCS(0))},
 	)

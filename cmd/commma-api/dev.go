@@ -82,7 +82,7 @@ func (c *devCmd) Run(ctx context.Context, p *program) error {
 
 // serve migrates, makes sure that there is a demo user, says what can be tried, and serves.
 func (c *devCmd) serve(ctx context.Context, p *program, f storeFlags, listener net.Listener) error {
-	if err := withPool(ctx, f.databaseFlags, func(pool *pgxpool.Pool) error {
+	if err := withPool(ctx, p, f.databaseFlags, func(pool *pgxpool.Pool) error {
 		if _, err := store.MigrateUp(ctx, pool, slog.New(slog.DiscardHandler)); err != nil {
 			return err
 		}

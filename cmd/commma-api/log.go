@@ -4,10 +4,13 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+
+	"github.com/commma/commma/internal/redact"
 )
 
+// newLogger is the one logger of a process: whatever is logged goes through redact.Attr.
 func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
-	o := &slog.HandlerOptions{Level: level}
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: redact.Attr}
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/redact"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -34,7 +35,7 @@ func run(args []string) int {
 	p := &program{stdout: os.Stdout, stderr: os.Stderr, log: newLogger(os.Stderr, c.LogFormat, c.LogLevel), clock: clock.System{}}
 	kctx.BindTo(ctx, (*context.Context)(nil))
 	if err := kctx.Run(p); err != nil && !(errors.Is(err, context.Canceled) && ctx.Err() != nil) {
-		fmt.Fprintln(os.Stderr, "commma-api:", err)
+		fmt.Fprintln(os.Stderr, "commma-api:", redact.Terminal(err))
 		return 1
 	}
 	return 0

@@ -20,7 +20,7 @@ type migrateStatusCmd struct{ databaseFlags }
 
 // Run implements the command.
 func (c *migrateUpCmd) Run(ctx context.Context, p *program) error {
-	return withPool(ctx, c.databaseFlags, func(pool *pgxpool.Pool) error {
+	return withPool(ctx, p, c.databaseFlags, func(pool *pgxpool.Pool) error {
 		applied, err := store.MigrateUp(ctx, pool, p.log)
 		for _, m := range applied {
 			_, _ = fmt.Fprintf(p.stdout, "applied %s\n", m.Name)
@@ -34,7 +34,7 @@ func (c *migrateUpCmd) Run(ctx context.Context, p *program) error {
 
 // Run implements the command.
 func (c *migrateStatusCmd) Run(ctx context.Context, p *program) error {
-	return withPool(ctx, c.databaseFlags, func(pool *pgxpool.Pool) error {
+	return withPool(ctx, p, c.databaseFlags, func(pool *pgxpool.Pool) error {
 		all, err := store.MigrateStatus(ctx, pool, p.log)
 		for _, m := range all {
 			state := "missing"
@@ -47,8 +47,8 @@ func (c *migrateStatusCmd) Run(ctx context.Context, p *program) error {
 	})
 }
 
-func withPool(ctx context.Context, f databaseFlags, fn func(*pgxpool.Pool) error) error {
-	pool, err := store.Open(ctx, f.DatabaseURL, store.Options{MaxConns: f.DatabaseMax})
+func withPool(ctx context.Context, p *program, f databaseFlags, fn func(*pgxpool.Pool) error) error {
+	pool, err := store.Open(ctx, f.DatabaseURL, store.Options{MaxConns: f.DatabaseMax, Log: p.log, Clock: p.clock})
 	if err != nil {
 		return err
 	}

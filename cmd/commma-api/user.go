@@ -25,7 +25,7 @@ type userCreateCmd struct {
 
 // Run implements the command.
 func (c *userCreateCmd) Run(ctx context.Context, p *program) error {
-	return withPool(ctx, c.databaseFlags, func(pool *pgxpool.Pool) error {
+	return withPool(ctx, p, c.databaseFlags, func(pool *pgxpool.Pool) error {
 		created, err := account.Create(ctx, pool, account.NewUser{Handle: c.Handle, Zone: c.Timezone, Mode: activity.Mode(c.Privacy)})
 		if err != nil {
 			return fmt.Errorf("create user: %w", err)

@@ -10,7 +10,8 @@
 //  2. The ingest lock alone, waited for in the queue, bounded by lock_timeout.
 //  3. Only now, by later statements, what there is to change is read: a snapshot older than the locks could miss events
 //     that were stored a moment ago, and they would keep their paths.
-//  4. To off: what has ended becomes sessions, then the open run's events are dropped.
+//  4. To off: what has ended becomes sessions, then the open run's events are dropped. Where it cannot become sessions on
+//     the spot, only the open run's events are dropped, and the aggregator does the rest.
 //  5. The mode, and the user's next version.
 //  6. From full: paths, projects and key counts are erased from all tables.
 //  7. The outbox row.

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/privacy"
-	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
@@ -87,8 +87,9 @@ func (s *Service) changeModeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 
 // closeHotTx empties the hot table of a user who switches to off: what has ended becomes sessions, the rest is dropped.
 //
-// A user whose data cannot be finalized must still be able to leave. Then the events stay, for the aggregator to try
-// again: dropping them would lose time that was acknowledged. They are erased like all others.
+// A user whose data cannot be finalized on the spot must still be able to leave. Then only what has not ended is dropped,
+// as it would have been, and the rest stays for the aggregator, erased like everything else: dropping that too would lose
+// time that was acknowledged.
 func (s *Service) closeHotTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error {
 	nested, err := tx.Begin(ctx) // a savepoint
 	if err != nil {
@@ -98,8 +99,9 @@ func (s *Service) closeHotTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) e
 		if rollbackErr := nested.Rollback(ctx); rollbackErr != nil || ctx.Err() != nil || busy(err) {
 			return fmt.Errorf("finalize what has ended: %w", err)
 		}
-		s.deps.Log.ErrorContext(ctx, "user left without being finalized", "user_id", userID, "sqlstate", store.SQLState(err))
-		return nil
+		s.deps.Log.WarnContext(ctx, "user left, the aggregator will finalize what has ended",
+			"user_id", userID, "reason", aggregate.FailureReason(err))
+		return aggregate.DropOpenTx(ctx, tx, userID)
 	}
 	if err := nested.Commit(ctx); err != nil {
 		return fmt.Errorf("release savepoint: %w", err)

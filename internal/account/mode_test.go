@@ -325,12 +325,15 @@ func TestOffFinalizesFirst(t *testing.T) {
 	require.NoError(t, b.ChangeMode(t.Context(), user, activity.ModeSummary))
 }
 
-// A user whose data cannot be finalized can leave; what was acknowledged stays, erased, for the aggregator to try again.
+// A user whose data cannot be finalized can leave; what has ended stays, erased, for the aggregator to try again, and the
+// run that is open is dropped all the same.
 func TestOffWhenFinalizeFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	user := b.mustUser(t, activity.ModeFull)
 	b.mustStoreSecrets(t, user)
+	b.mustStoreEvents(t, user, 60, 50, 1)
+	b.mustExec(t, `DELETE FROM hot_runs WHERE first_s <> last_s`)
 	b.finalize = func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM events WHERE user_id = $1`, user); err != nil {
 			return err

@@ -57,6 +57,16 @@ func (h *handlers) admitAnyone(c echo.Context, scope admission.Scope) (admission
 	return g, nil
 }
 
+// admitViewer lets in everybody to a read of somebody's data. An answer that can hold paths is for the viewer alone, also
+// when nobody is signed in: what a cache kept would outlive a change of mode.
+func (h *handlers) admitViewer(c echo.Context, k privacy.Kind) (admission.Grant, error) {
+	g, err := h.admitAnyone(c, admission.ScopeRead)
+	if k.HoldsPaths() {
+		c.Response().Header().Set(echo.HeaderCacheControl, cachePrivate)
+	}
+	return g, err
+}
+
 // bearerToken is the token of the Authorization header: "" when it holds another scheme, or when there are several.
 // sent says whether there is such a header at all.
 func bearerToken(h http.Header) (token string, sent bool) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/labstack/echo/v4"
 
 	"github.com/commma/commma/internal/account"
@@ -19,6 +18,7 @@ import (
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/redact"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store"
 )
@@ -204,7 +204,7 @@ func (s *Server) logFailure(c echo.Context, status int, err error) {
 		level = slog.LevelWarn
 	}
 	attrs := []slog.Attr{
-		slog.String("err", logText(err)),
+		slog.String("err", redact.Error(err)),
 		slog.String("route", s.route(c)),
 		slog.String("request_id", requestID(c)),
 	}
@@ -213,14 +213,4 @@ func (s *Server) logFailure(c echo.Context, status int, err error) {
 		attrs = append(attrs, slog.String("stack", string(p.stack)))
 	}
 	s.deps.Logger.LogAttrs(c.Request().Context(), level, "request failed", attrs...)
-}
-
-// logText is the error's text without what Postgres wrote into it: its messages quote values, which can be a user's.
-func logText(err error) string {
-	text := err.Error()
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		text = strings.ReplaceAll(text, pg.Error(), "SQLSTATE "+pg.Code)
-	}
-	return text
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/privacy"
 )
 
 // Boards reads pages of leaderboards.
@@ -25,7 +26,7 @@ const aroundMe = "me"
 
 // GetLeaderboard answers one page of a board.
 func (h *handlers) GetLeaderboard(c echo.Context, params api.GetLeaderboardParams) error {
-	grant, err := h.admitAnyone(c, admission.ScopeRead)
+	grant, err := h.admitViewer(c, privacy.Board)
 	if err != nil {
 		return err
 	}

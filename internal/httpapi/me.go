@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -129,7 +128,10 @@ func readMePatch(r io.Reader) (account.Change, error) {
 // privacy and let the last of several spellings win.
 func readMeField(change *account.Change, name string, raw json.RawMessage) error {
 	if name != "privacy" && name != "timezone" {
-		return finding(api.ErrorDetailCodeUnknownField, shortened(name), "this field cannot be changed here")
+		// Its name is not repeated: it is the client's text.
+		return &requestError{[]api.ErrorDetail{{
+			Code: api.ErrorDetailCodeUnknownField, Path: []string{}, Message: "only privacy and timezone can be changed here",
+		}}}
 	}
 	// Through a pointer, because null would otherwise read as an empty string.
 	var text *string
@@ -146,13 +148,4 @@ func readMeField(change *account.Change, name string, raw json.RawMessage) error
 	}
 	change.Mode = &mode
 	return nil
-}
-
-// shortened bounds a name that the client made up, so that the answer does not grow with it.
-func shortened(name string) string {
-	const most = 64
-	if len(name) <= most {
-		return name
-	}
-	return strings.ToValidUTF8(name[:most], "") + "…"
 }

@@ -12,6 +12,7 @@ import (
 
 	apidoc "github.com/commma/commma/api"
 	"github.com/commma/commma/internal/httpapi/api"
+	"github.com/commma/commma/internal/redact"
 )
 
 // Pinger is Postgres, as far as readiness is concerned: a *pgxpool.Pool.
@@ -84,7 +85,7 @@ func (h *handlers) logUnready(c echo.Context, dependency string, err error) {
 		return
 	}
 	h.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "dependency is not ready",
-		slog.String("dependency", dependency), slog.String("err", logText(err)), slog.String("request_id", requestID(c)))
+		slog.String("dependency", dependency), slog.String("err", redact.Error(err)), slog.String("request_id", requestID(c)))
 }
 
 // dependencyState is all that the public learns of a failure.

@@ -11,13 +11,15 @@ import (
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/sessions"
 )
 
-// Sessions reads a user's own finalized sessions.
+// Sessions reads finalized sessions.
 type Sessions interface {
 	List(ctx context.Context, userID uuid.UUID, after *sessions.Cursor, limit int) (sessions.Page, error)
-	Get(ctx context.Context, userID, id uuid.UUID) (*sessions.Detail, error)
+	// Get reads one for a viewer, who is uuid.Nil when anonymous, as far as that one may see it.
+	Get(ctx context.Context, viewer, id uuid.UUID) (*sessions.Detail, error)
 }
 
 // defaultSessions is the published server's page length.
@@ -44,10 +46,10 @@ func (h *handlers) ListSessions(c echo.Context, params api.ListSessionsParams) e
 	return writeJSON(c, http.StatusOK, sessionPage(&page))
 }
 
-// GetSession answers one of the user's sessions. What is not a session's id is answered like an id of somebody else's
-// session, so that neither can be told from one that does not exist.
+// GetSession answers a session to whoever may see it. What is not a session's id is answered like an id of a session that
+// is hidden, so that neither can be told from one that does not exist.
 func (h *handlers) GetSession(c echo.Context, rawID string) error {
-	grant, err := h.admit(c, admission.ScopeRead)
+	grant, err := h.admitViewer(c, privacy.Detail)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package privacy keeps what a user's mode promises: the cached mode by which ingest strips early, and the erasures that
-// a change of mode makes in its transaction.
+// Package privacy keeps what a user's mode promises: the cached mode by which ingest strips early, the erasures that a
+// change of mode makes in its transaction, and what a viewer may read ([See]).
 //
 // # The guarantee
 //

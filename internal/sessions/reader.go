@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
@@ -59,16 +60,21 @@ func (r *Reader) List(ctx context.Context, userID uuid.UUID, after *Cursor, limi
 	return p, nil
 }
 
-// Get returns one of the user's sessions in full. The id of a session that was absorbed leads to its heir, which is
-// returned under the heir's own id. Errors: ErrNotFound.
-func (r *Reader) Get(ctx context.Context, userID, id uuid.UUID) (*Detail, error) {
-	row, err := r.q.SessionGetDetail(ctx, r.db, dbsqlc.SessionGetDetailParams{UserID: userID, ID: id, MaxLangs: MaxLangs})
-	// The user is part of the query, so somebody else's session is as absent as one that never was.
+// Get returns a session in full, as far as the viewer may see it; uuid.Nil is an anonymous one. The id of a session that
+// was absorbed leads to its heir, which is returned under the heir's own id. Errors: ErrNotFound.
+func (r *Reader) Get(ctx context.Context, viewer, id uuid.UUID) (*Detail, error) {
+	row, err := r.q.SessionGetDetail(ctx, r.db, MaxLangs, id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get session: %w", err)
+	}
+	switch privacy.See(privacy.ViewerOf(viewer, row.UserID), row.Privacy, privacy.Detail) {
+	case privacy.Hidden:
+		return nil, ErrNotFound // as absent as one that never was
+	case privacy.WithoutPaths:
+		row.Files, row.KeyCounts = nil, nil
 	}
 	d := &Detail{
 		Session: Session{

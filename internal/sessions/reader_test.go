@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/testenv"
 )
@@ -25,8 +27,18 @@ type bundle struct {
 }
 
 func setup(t *testing.T) bundle {
+	t.Helper()
 	pool := testenv.Postgres(t)
-	return bundle{Reader: sessions.NewReader(pool), pool: pool, user: uuid.New()}
+	b := bundle{Reader: sessions.NewReader(pool), pool: pool}
+	b.user = b.mustUser(t, activity.ModeFull)
+	return b
+}
+
+func (b bundle) mustUser(t *testing.T, mode activity.Mode) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	b.exec(t, `INSERT INTO users (id, handle, token_hash, privacy) VALUES ($1, $2, '', $3)`, id, id.String(), mode)
+	return id
 }
 
 func (b bundle) exec(t *testing.T, sql string, args ...any) {
@@ -175,17 +187,36 @@ func TestGetAbsorbedLeadsToHeir(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, heir, d.ID)
 
+	b.exec(t, `UPDATE users SET privacy = 'off'`)
 	_, err = b.Get(t.Context(), uuid.New(), absorbed)
 	require.ErrorIs(t, err, sessions.ErrNotFound)
 }
 
-func TestGetIsForTheOwner(t *testing.T) {
+// Who sees what of a session; what is hidden is as absent as what never was.
+func TestGetShowsWhatTheViewerMaySee(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.mustSession(t, b.user, start, time.Hour, 1)
-	_, err := b.Get(t.Context(), uuid.New(), id)
-	require.ErrorIs(t, err, sessions.ErrNotFound)
-	_, err = b.Get(t.Context(), b.user, uuid.New())
+	for mode, others := range map[activity.Mode]privacy.Access{
+		activity.ModeFull: privacy.WithPaths, activity.ModeSummary: privacy.WithoutPaths, activity.ModeOff: privacy.Hidden,
+	} {
+		owner := b.mustUser(t, mode)
+		id := b.mustSession(t, owner, start, time.Hour, 1)
+		// None are kept outside of full. Should one be, it is nobody else's.
+		b.exec(t, `INSERT INTO session_details (user_id, session_id, files, key_counts)
+			VALUES ($1, $2, '[{"path":"secret","changes":1}]', '{"a":1}')`, owner, id)
+		for viewer, want := range map[uuid.UUID]privacy.Access{owner: privacy.WithPaths, uuid.New(): others, uuid.Nil: others} {
+			d, err := b.Get(t.Context(), viewer, id)
+			if want == privacy.Hidden {
+				require.ErrorIs(t, err, sessions.ErrNotFound)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, id, d.ID)
+			require.Equal(t, want == privacy.WithPaths, len(d.Files) == 1, "%s", mode)
+			require.Equal(t, want == privacy.WithPaths, d.KeyCounts != nil, "%s", mode)
+		}
+	}
+	_, err := b.Get(t.Context(), b.user, uuid.New())
 	require.ErrorIs(t, err, sessions.ErrNotFound)
 }
 

@@ -1,5 +1,5 @@
-// Package sessions reads finalized coding sessions for people: lists and single ones, each only for its owner. It writes
-// nothing; sessions are made by package aggregate.
+// Package sessions reads finalized coding sessions for people: lists for their owner, single ones for whoever may see them
+// by privacy.See. It writes nothing; sessions are made by package aggregate.
 package sessions
 
 import (
@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	// ErrNotFound means that the viewer has no such session: it does not exist, or belongs to someone else. The two are
-	// one error, so that an id cannot be probed.
+	// ErrNotFound means that there is no such session for the viewer: it does not exist, or is hidden. The two are one
+	// error, so that an id cannot be probed.
 	ErrNotFound = errors.New("session not found")
 	// ErrBadCursor means that a cursor was not made by Cursor.String.
 	ErrBadCursor = errors.New("invalid cursor")

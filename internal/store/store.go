@@ -5,18 +5,23 @@ package store
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
+
+	"github.com/commma/commma/internal/clock"
 )
 
 // Options of a pool. Zero values mean the defaults.
 type Options struct {
 	MaxConns int32             // default: four per CPU, at least ten
-	Tracer   pgx.QueryTracer   // optional
+	Log      *slog.Logger      // gets a line for each query, without SQL and arguments; default: none
+	Clock    clock.Clock       // times queries; default: the system's
+	Tracer   pgx.QueryTracer   // for tests: sees each query besides the log
 	AppName  string            // shown in pg_stat_activity; default commma
 	Settings map[string]string // further run-time parameters of each connection
 }
@@ -54,7 +59,7 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 		o.AppName = "commma"
 	}
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
-	cfg.ConnConfig.Tracer = o.Tracer
+	cfg.ConnConfig.Tracer = newTracer(o)
 	cfg.ConnConfig.RuntimeParams["application_name"] = o.AppName
 	// Days and instants are computed by us; the server's zone must never decide anything.
 	cfg.ConnConfig.RuntimeParams["timezone"] = "UTC"

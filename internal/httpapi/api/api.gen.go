@@ -755,7 +755,7 @@ type ServerInterface interface {
 	// DeleteSession Delete one own session
 	// (DELETE /v1/sessions/{id})
 	DeleteSession(ctx echo.Context, id string) error
-	// GetSession One own session in full
+	// GetSession One session in full
 	// (GET /v1/sessions/{id})
 	GetSession(ctx echo.Context, id string) error
 }

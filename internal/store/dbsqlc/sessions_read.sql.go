@@ -9,14 +9,16 @@ import (
 	"context"
 	"time"
 
+	"github.com/commma/commma/internal/activity"
 	"github.com/google/uuid"
 )
 
 const SessionGetDetail = `-- name: SessionGetDetail :one
 
-SELECT s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang, s.peak_cpm, s.peak_at,
+SELECT s.user_id, u.privacy, s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang, s.peak_cpm, s.peak_at,
     l.langs::jsonb AS langs, l.other_seconds::bigint AS other_seconds, d.files, d.key_counts
   FROM sessions s
+  JOIN users u ON u.id = s.user_id
  CROSS JOIN LATERAL (
      SELECT jsonb_object_agg(r.lang, r.seconds) FILTER (WHERE r.place <= $1::integer) AS langs,
             COALESCE(sum(r.seconds) FILTER (WHERE r.place > $1), 0) AS other_seconds
@@ -25,17 +27,12 @@ SELECT s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang, s.peak
               WHERE x.user_id = s.user_id AND x.session_id = s.id
               GROUP BY x.lang) r) l
   LEFT JOIN session_details d ON d.user_id = s.user_id AND d.session_id = s.id
- WHERE s.user_id = $2
-   AND s.id = COALESCE((SELECT a.heir FROM session_aliases a WHERE a.id = $3 AND a.user_id = $2), $3::uuid)
+ WHERE s.id = COALESCE((SELECT a.heir FROM session_aliases a WHERE a.id = $2), $2::uuid)
 `
 
-type SessionGetDetailParams struct {
-	MaxLangs int32
-	UserID   uuid.UUID
-	ID       uuid.UUID
-}
-
 type SessionGetDetailRow struct {
+	UserID       uuid.UUID
+	Privacy      activity.Mode
 	ID           uuid.UUID
 	StartedAt    time.Time
 	EndedAt      time.Time
@@ -50,15 +47,17 @@ type SessionGetDetailRow struct {
 	KeyCounts    []byte
 }
 
-// Sessions as people read them. Every query takes the user: nobody's session can be reached without its owner's id.
-// One statement, so that a session that is being replaced is never seen half old and half new. An absorbed session's id
-// leads to its heir. langs: {language key: seconds} of the max_langs languages with the most seconds, ties to the
+// Sessions as people read them.
+// One statement, so that a session that is being replaced is never seen half old and half new, and so that the mode, which
+// decides who may see how much, is not older than what it decides about. An absorbed session's id leads to its heir. langs: {language key: seconds} of the max_langs languages with the most seconds, ties to the
 // smaller key; other_seconds: those of all others together. A session may have as many languages as events, and names
 // of languages are the user's own. files and key_counts as the finalizer wrote them, NULL when there are none.
-func (q *Queries) SessionGetDetail(ctx context.Context, db DBTX, arg SessionGetDetailParams) (SessionGetDetailRow, error) {
-	row := db.QueryRow(ctx, SessionGetDetail, arg.MaxLangs, arg.UserID, arg.ID)
+func (q *Queries) SessionGetDetail(ctx context.Context, db DBTX, maxLangs int32, iD uuid.UUID) (SessionGetDetailRow, error) {
+	row := db.QueryRow(ctx, SessionGetDetail, maxLangs, iD)
 	var i SessionGetDetailRow
 	err := row.Scan(
+		&i.UserID,
+		&i.Privacy,
 		&i.ID,
 		&i.StartedAt,
 		&i.EndedAt,

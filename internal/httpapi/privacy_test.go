@@ -1,0 +1,205 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/account"
+	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/admission"
+	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/outbox"
+	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/redisconn"
+	"github.com/commma/commma/internal/testenv"
+)
+
+// secretPath is in a file, a project and nowhere else.
+const secretPath = "s3cr3t-path"
+
+// owner is the user whose data is read: a session with paths, and a place on this week's board.
+type owner struct {
+	account.Created
+	mode    activity.Mode
+	session string
+}
+
+// rule says what a route shows of a user, to whom. What it says is checked for every mode and viewer.
+type rule struct {
+	// shows is what the route shows of the user that target names. 0: it shows, and changes, what is the caller's own,
+	// and needs a token.
+	shows  privacy.Kind
+	target func(o owner) string
+	body   string
+	status int  // of success; default 200
+	open   bool // it is the same for everybody, and about no user
+	// foreign is what another user gets where target names what is the owner's. Default: status, about himself.
+	foreign int
+}
+
+func sessionPath(o owner) string { return "/v1/sessions/" + o.session }
+
+// rules has every route of the contract. A new one has to be decided on here: what does it show of another user? The ones
+// that delete come last, and in this order.
+var rules = map[string]rule{
+	"GET /health":       {open: true},
+	"GET /readyz":       {open: true},
+	"GET /metrics":      {open: true},
+	"GET /openapi.yaml": {open: true},
+
+	"POST /v1/ingest":          {status: http.StatusAccepted, body: `{"events":[{}]}`},
+	"GET /v1/me":               {},
+	"PATCH /v1/me":             {body: `{}`},
+	"GET /v1/sessions":         {},
+	"GET /v1/leaderboard":      {shows: privacy.Board},
+	"GET /v1/sessions/{id}":    {shows: privacy.Detail, target: sessionPath},
+	"DELETE /v1/sessions/{id}": {target: sessionPath, status: http.StatusNoContent, foreign: http.StatusNotFound},
+	"DELETE /v1/me":            {status: http.StatusNoContent},
+}
+
+func TestEveryRouteHasARule(t *testing.T) {
+	t.Parallel()
+	var documented []string
+	for path, item := range contract().Paths.Map() {
+		for method := range item.Operations() {
+			documented = append(documented, method+" "+path)
+		}
+	}
+	require.ElementsMatch(t, documented, slices.Collect(maps.Keys(rules)), "decide what the new route shows of another user")
+}
+
+// newOwner makes a user with a session that has paths, who then goes over to mode. A leftover is planted after that: what
+// the erasure removes must be hidden by the permission too.
+func (r real) newOwner(t *testing.T, pool *pgxpool.Pool, mode activity.Mode) owner {
+	t.Helper()
+	o := owner{Created: r.mustUser(t, "owner-"+string(mode)), mode: mode}
+	body := fmt.Sprintf(`{"events":[{"id":%q,"ts":%d,"lang":"go","file":"%[3]s/a.go","project":"%[3]s","keystrokes":7,"lines":1,
+		"key_freq":{"a":7}}]}`, uuid.New(), testNow.Add(-time.Hour).UnixMilli(), secretPath)
+	got := r.call(t, http.MethodPost, "/v1/ingest", body, bearer(o.Created))
+	require.Equal(t, http.StatusAccepted, got.status, "%s\n%s", got.body, r.logs)
+	_, err := aggregate.NewFinalizer(outbox.Enqueue).Finalize(t.Context(), pool, o.ID, nil)
+	require.NoError(t, err)
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT id::text FROM sessions WHERE user_id = $1`, o.ID).Scan(&o.session))
+	require.Contains(t, r.call(t, http.MethodGet, sessionPath(o), "", bearer(o.Created)).body, secretPath, "the search must be known to find it")
+
+	require.NoError(t, r.accounts.Change(t.Context(), o.ID, account.Change{Mode: &mode}))
+	got = r.call(t, http.MethodGet, sessionPath(o), "", bearer(o.Created))
+	require.Equal(t, mode == activity.ModeFull, strings.Contains(got.body, secretPath), "erased: %s", got.body)
+	_, err = pool.Exec(t.Context(), `INSERT INTO session_details (user_id, session_id, files) VALUES ($1, $2, $3)
+		ON CONFLICT DO NOTHING`, o.ID, o.session, `[{"path":"`+secretPath+`","changes":1}]`)
+	require.NoError(t, err)
+	return o
+}
+
+func TestWhoSeesWhat(t *testing.T) {
+	t.Parallel()
+	pool := testenv.Postgres(t)
+	limits := admission.DefaultConfig()
+	limits.FailedAuthPerHour = 0 // a request without a token is one
+	r := setupReal(t, pool, testenv.RedisURL(t), limits, Config{})
+	routes := slices.SortedFunc(maps.Keys(rules), func(a, b string) int {
+		deletes := func(route string) int {
+			switch route {
+			case "DELETE /v1/sessions/{id}":
+				return 1
+			case "DELETE /v1/me":
+				return 2
+			}
+			return 0
+		}
+		return deletes(a) - deletes(b)
+	})
+	for _, mode := range []activity.Mode{activity.ModeFull, activity.ModeSummary, activity.ModeOff} {
+		o := r.newOwner(t, pool, mode)
+		for _, route := range routes {
+			for _, viewer := range []privacy.Viewer{privacy.Anonymous, privacy.Other, privacy.Owner} {
+				r.checkRule(t, route, viewer, o)
+			}
+		}
+	}
+}
+
+// checkRule makes one request and checks status, what it shows, and who may keep the answer.
+func (r real) checkRule(t *testing.T, route string, viewer privacy.Viewer, o owner) {
+	t.Helper()
+	rule, what := rules[route], fmt.Sprintf("%s of a user on %s, seen by %d", route, o.mode, viewer)
+	method, path, _ := strings.Cut(route, " ")
+	if rule.target != nil {
+		path = rule.target(o)
+	}
+	var options []option
+	switch viewer {
+	case privacy.Owner:
+		options = append(options, bearer(o.Created))
+	case privacy.Other:
+		options = append(options, bearer(r.mustUser(t, "other-"+uuid.NewString()[:8])))
+	}
+	got := r.call(t, method, path, rule.body, options...)
+	status, access := rule.expected(viewer, o.mode)
+	require.Equal(t, status, got.status, "%s: %s", what, got.body)
+	require.Equal(t, access == privacy.WithPaths, strings.Contains(got.body, secretPath), "%s: %s", what, got.body)
+	if rule.shows == privacy.Board {
+		require.Equal(t, access != privacy.Hidden, strings.Contains(got.body, o.Handle), "%s: %s", what, got.body)
+	}
+	if access == privacy.Hidden {
+		require.NotContains(t, got.body, o.session, what)
+		require.NotContains(t, got.body, o.ID.String(), what)
+	}
+	private := got.header.Get("Cache-Control") == "private, no-cache"
+	require.Equal(t, !rule.open && (viewer != privacy.Anonymous || rule.shows == 0 || rule.shows.HoldsPaths()), private, what)
+	if strings.Contains(got.body, secretPath) {
+		require.True(t, private, "%s: holds paths", what)
+	}
+}
+
+// expected is the status of the answer, and how much of the owner's it shows.
+func (r rule) expected(v privacy.Viewer, m activity.Mode) (int, privacy.Access) {
+	status := r.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	switch {
+	case r.open:
+		return status, privacy.Hidden
+	case r.shows == privacy.Board:
+		return status, privacy.See(v, m, r.shows)
+	case r.shows != 0:
+		access := privacy.See(v, m, r.shows)
+		if access == privacy.Hidden {
+			status = http.StatusNotFound
+		}
+		return status, access
+	case v == privacy.Anonymous:
+		return http.StatusUnauthorized, privacy.Hidden
+	case v == privacy.Owner:
+		return status, privacy.WithoutPaths
+	case r.foreign != 0:
+		return r.foreign, privacy.Hidden
+	}
+	return status, privacy.Hidden
+}
+
+// A change that was answered holds for every request that comes after it, also where the cached mode is another one.
+func TestNoReadIsDecidedByTheCache(t *testing.T) {
+	t.Parallel()
+	pool := testenv.Postgres(t)
+	url := testenv.RedisURL(t)
+	r := setupReal(t, pool, url, admission.DefaultConfig(), Config{})
+	rdb, err := redisconn.New(url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = rdb.Close() })
+	o := r.newOwner(t, pool, activity.ModeOff)
+	require.NoError(t, rdb.Set(context.WithoutCancel(t.Context()), privacy.Key(o.ID), "99:full", time.Hour).Err())
+	require.Equal(t, http.StatusNotFound, r.call(t, http.MethodGet, sessionPath(o), "").status)
+	require.NotContains(t, r.call(t, http.MethodGet, "/v1/leaderboard", "").body, o.Handle)
+}

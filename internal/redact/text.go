@@ -1,0 +1,65 @@
+package redact
+
+import (
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/redis/go-redis/v9"
+)
+
+// tokens are bearer tokens, and passwords in URLs.
+var tokens = regexp.MustCompile(`cmm_[A-Za-z0-9_-]{8,}|(://[^/@\s:]*):[^/@\s]*@`)
+
+// Secrets takes tokens and the passwords of URLs out of a text.
+func Secrets(text string) string {
+	return tokens.ReplaceAllStringFunc(text, func(found string) string {
+		if strings.HasPrefix(found, "cmm_") {
+			return "cmm_…"
+		}
+		user, _, _ := strings.Cut(strings.TrimPrefix(found, "://"), ":")
+		return "://" + user + ":…@"
+	})
+}
+
+// Terminal is err for whoever ran a command. It keeps what Error leaves out, since they gave it themselves, except what
+// the servers quote of their data, and secrets.
+func Terminal(err error) string {
+	text := err.Error()
+	each(err, func(e error) {
+		switch e.(type) { //nolint:errorlint // each layer is looked at
+		case *pgconn.PgError, redis.Error:
+			text = strings.ReplaceAll(text, e.Error(), Error(e))
+		}
+	})
+	return Secrets(text)
+}
+
+// each calls fn with err and all that it wraps.
+func each(err error, fn func(error)) {
+	if err == nil {
+		return
+	}
+	fn(err)
+	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // one layer at a time
+		for _, e := range many.Unwrap() {
+			each(e, fn)
+		}
+		return
+	}
+	each(errors.Unwrap(err), fn)
+}
+
+// Writer passes on what is written to it, without secrets. Each write must be whole: a token in two pieces is not found.
+func Writer(w io.Writer) io.Writer { return writer{w} }
+
+type writer struct{ w io.Writer }
+
+func (w writer) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(w.w, Secrets(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
