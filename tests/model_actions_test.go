@@ -55,7 +55,7 @@ var modelActions = []modelAction{
 
 // setUp makes users, some with zones that changed in their past.
 func (s *sequence) setUp() {
-	for range rapid.IntRange(1, 2).Draw(s.T, "users") {
+	for range rapid.SampledFrom([]int{1, 1, 2}).Draw(s.T, "users") {
 		p := rapid.SampledFrom(modelPlaces).Draw(s.T, "zone")
 		created, err := account.Create(s.Context(), s.pool, account.NewUser{Handle: "u" + uuid.NewString()[:30], Zone: p.zone})
 		require.NoError(s, err)
@@ -122,8 +122,9 @@ func (s *sequence) drawBatch(u *modelUser) []sent {
 	return events
 }
 
-func (s *sequence) upload() {
-	u := s.drawUser()
+func (s *sequence) upload() { s.uploadTo(s.drawUser()) }
+
+func (s *sequence) uploadTo(u *modelUser) {
 	events := s.drawBatch(u)
 	for len(events) > 0 {
 		n := rapid.IntRange(1, len(events)).Draw(s.T, "batch")
@@ -225,9 +226,17 @@ func (s *sequence) cycleAndUpload() {
 	s.observe(nil, false, false)
 }
 
+// roundTrips are at which a process is killed: beyond the last of them it has come to its end.
+var roundTrips = func() (out []int) {
+	for n := range 40 {
+		out = append(out, n+1)
+	}
+	return out
+}()
+
 // killed runs something in a process that is cut off from its servers at a round trip, and is no more.
 func (s *sequence) killed(do func(ctx context.Context, w *modelWorker)) {
-	at, after := rapid.IntRange(1, 40).Draw(s.T, "round trip"), rapid.Bool().Draw(s.T, "after its answer")
+	at, after := rapid.SampledFrom(roundTrips).Draw(s.T, "round trip"), rapid.Bool().Draw(s.T, "after its answer")
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
 	crash := &crashPoint{after: after, kill: cancel}
@@ -286,6 +295,9 @@ func (s *sequence) deleteSession() {
 		require.Contains(s, answer, u.lineage.Heir(alias))
 		return
 	}
+	if len(u.lineage.Live()) == 0 {
+		s.cycles(nil, s.worker)
+	}
 	live := u.lineage.Live()
 	if len(live) == 0 {
 		return
@@ -299,6 +311,9 @@ func (s *sequence) deleteSession() {
 	u.lineage.Delete(at.ID)
 	s.observe(nil, false, true)
 	s.comparePlaces(u, nil)
+	if rapid.Bool().Draw(s.T, "sent again") {
+		s.uploadTo(u)
+	}
 }
 
 func (s *sequence) mode() {
