@@ -19,7 +19,7 @@ import (
 // How long a user with a long history may take to leave full, and anybody else's upload meanwhile, at full size.
 const (
 	leaveWithin  = 3 * time.Second
-	uploadWithin = time.Second
+	besideWithin = time.Second
 )
 
 // A user with 10,000 sessions of 100 files and 100,000 hot events leaves full at once, to either mode, and nobody else's
@@ -56,7 +56,7 @@ func TestTrialsLeaveFull(t *testing.T) {
 		}
 		if scale() > 0 {
 			t.Logf("full to %s: %.2f s; longest upload of another user meanwhile: %.0f ms", mode, took.Seconds(), longest.Seconds()*1000)
-			if took > leaveWithin || longest > uploadWithin {
+			if took > leaveWithin || longest > besideWithin {
 				found.Errors++
 			}
 		}
