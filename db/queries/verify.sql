@@ -2,10 +2,11 @@
 -- one statement, so that both sides are of one snapshot, and takes a page of users, so that none runs for long.
 
 -- name: VerifyBoardTotals :many
--- Places that a board should have, most seconds first, after one of them.
+-- Places that a board should have, most seconds first, after one of them: a stretch of the index of boards, which lang
+-- alone would not find.
 SELECT t.user_id, t.seconds FROM totals t
 JOIN users u ON u.id = t.user_id
-WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang = sqlc.arg(lang)
+WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang || '' = sqlc.arg(lang)::text
   AND (t.seconds, t.user_id) < (sqlc.arg(seconds)::bigint, sqlc.arg(user_id)::uuid) AND t.seconds > 0 AND u.privacy <> 'off'
 ORDER BY t.seconds DESC, t.user_id DESC
 LIMIT sqlc.arg(max_rows);

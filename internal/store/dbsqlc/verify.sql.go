@@ -16,7 +16,7 @@ const VerifyBoardTotals = `-- name: VerifyBoardTotals :many
 
 SELECT t.user_id, t.seconds FROM totals t
 JOIN users u ON u.id = t.user_id
-WHERE t.period = $1 AND t.starts_on = $2 AND t.lang = $3
+WHERE t.period = $1 AND t.starts_on = $2 AND t.lang || '' = $3::text
   AND (t.seconds, t.user_id) < ($4::bigint, $5::uuid) AND t.seconds > 0 AND u.privacy <> 'off'
 ORDER BY t.seconds DESC, t.user_id DESC
 LIMIT $6
@@ -38,7 +38,8 @@ type VerifyBoardTotalsRow struct {
 
 // Comparing what is stored twice: totals and streaks with the seconds of sessions, boards with totals. Each comparison is
 // one statement, so that both sides are of one snapshot, and takes a page of users, so that none runs for long.
-// Places that a board should have, most seconds first, after one of them.
+// Places that a board should have, most seconds first, after one of them: a stretch of the index of boards, which lang
+// alone would not find.
 func (q *Queries) VerifyBoardTotals(ctx context.Context, db DBTX, arg VerifyBoardTotalsParams) ([]VerifyBoardTotalsRow, error) {
 	rows, err := db.Query(ctx, VerifyBoardTotals,
 		arg.Period,
