@@ -6,10 +6,10 @@ LINT := go tool -modfile=tools/lint/go.mod golangci-lint
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test trials bench lint generate verify
+.PHONY: help run build test trials bench bench-docs lint generate verify
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## Run everything on this machine, with private servers; ARGS='--listen 127.0.0.1:9000'
 	@exec bin/commma-api dev $(ARGS)
@@ -24,8 +24,13 @@ test: ## Run all tests with the race detector, on private servers; ARGS='-run Te
 trials: ## Run the reliability suites at full size and print their table; SCALE=0.1 for a tenth; at most an hour
 	cd tests && COMMMA_SCALE=$(or $(SCALE),1) go test -timeout 3h -count=1 -run TestTrials $(ARGS)
 
-bench: ## Run the benchmarks; ARGS='-benchtime 1x'
+bench: ## Run the benchmarks at a hundredth of the documented size; ARGS='-benchtime 1x'
 	go test -run '^$$' -bench . $(ARGS) ./...
+
+bench-docs: ## Run what docs/benchmarks.md shows, at full size: 12 GB of disk; SCALE=0.1 for a tenth
+	COMMMA_BENCH_SCALE=$(or $(SCALE),1) go test -timeout 1h -run '^$$' -bench . -benchtime 3x -v $(ARGS) ./tests/bench
+	go test -run '^$$' -bench 'Store|Copy|Decode' -benchtime 2000x -count 3 ./internal/ingest
+	go test -run '^$$' -bench 'Finalize|NothingDue' -benchtime 500x -count 3 ./internal/aggregate
 
 lint: ## Check style and common mistakes
 	$(LINT) run ./...

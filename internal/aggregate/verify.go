@@ -49,56 +49,26 @@ func CountUsers(ctx context.Context, db dbsqlc.DBTX) (int64, error) {
 }
 
 // Verify compares what is stored of a page of users: sessions with their seconds, these with totals, and their days with
-// streaks. It takes no locks. Each comparison is one statement, hence of one snapshot, and what finalize commits is
-// committed together: so no writer that runs beside it can look like drift.
+// streaks. It takes no locks. It is one statement, hence of one snapshot, and what finalize commits is committed together:
+// so no writer that runs beside it can look like drift.
 //
 // The totals of a user whose session seconds do not add up are not compared: of the two, the totals may be right.
 func Verify(ctx context.Context, db dbsqlc.DBTX, users []uuid.UUID) ([]Drift, error) {
-	found, err := verifySessions(ctx, db, users)
+	rows, err := dbsqlc.New().VerifyUsers(ctx, db, users)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("compare users: %w", err)
 	}
-	broken := make(map[uuid.UUID]bool, len(found))
-	for i := range found {
-		broken[found[i].User] = true
-	}
-	q := dbsqlc.New()
-	totals, err := q.VerifyTotals(ctx, db, users)
-	if err != nil {
-		return nil, fmt.Errorf("compare totals with sessions: %w", err)
-	}
-	for _, t := range totals {
-		if !broken[t.UserID] {
-			found = append(found, Drift{User: t.UserID, Kind: DriftTotal, Rows: t.Totals, Seconds: t.Seconds})
+	broken := make(map[uuid.UUID]bool)
+	for i := range rows {
+		if DriftKind(rows[i].Kind) == DriftSession {
+			broken[rows[i].UserID] = true
 		}
-	}
-	streaks, err := q.VerifyStreaks(ctx, db, users)
-	if err != nil {
-		return nil, fmt.Errorf("compare streaks with sessions: %w", err)
-	}
-	for _, id := range streaks {
-		found = append(found, Drift{User: id, Kind: DriftStreak, Rows: 1})
-	}
-	return found, nil
-}
-
-func verifySessions(ctx context.Context, db dbsqlc.DBTX, users []uuid.UUID) ([]Drift, error) {
-	rows, err := dbsqlc.New().VerifySessions(ctx, db, users)
-	if err != nil {
-		return nil, fmt.Errorf("compare sessions with their seconds: %w", err)
 	}
 	var found []Drift
-	index := make(map[uuid.UUID]int)
-	for i := range rows {
-		r := &rows[i]
-		at, ok := index[r.UserID]
-		if !ok {
-			at = len(found)
-			index[r.UserID] = at
-			found = append(found, Drift{User: r.UserID, Kind: DriftSession})
+	for _, r := range rows {
+		if kind := DriftKind(r.Kind); kind != DriftTotal || !broken[r.UserID] {
+			found = append(found, Drift{User: r.UserID, Kind: kind, Rows: r.Off, Seconds: r.Seconds})
 		}
-		found[at].Rows++
-		found[at].Seconds += max(r.Duration-r.Seconds, r.Seconds-r.Duration)
 	}
 	return found, nil
 }

@@ -40,6 +40,10 @@ func TestPlansWithoutStatistics(t *testing.T) {
 			dbsqlc.LeaderboardPageAbove, append(slices.Clone(span), int64(9), userID(7), 100),
 			map[string]string{"t": "totals_board", "l": "totals_pkey"},
 		},
+		"verify": {
+			dbsqlc.VerifyBoardTotals, []any{b.Period, b.StartsOn, b.Lang, int64(4990), userID(7), 100},
+			map[string]string{"t": "totals_board"},
+		},
 		"count": {
 			dbsqlc.LeaderboardCountBefore, []any{int64(4990), b.Period, b.StartsOn, b.Lang, userID(7)},
 			map[string]string{"t": "totals_board"},

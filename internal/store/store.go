@@ -36,7 +36,11 @@ const (
 // sessionSettings end what a process of ours that hangs, or a host that is gone, would hold: its transaction, with the
 // locks of its users. They are set by statement, because a transaction pooler refuses them as startup parameters; there
 // they are best set on the server.
+//
+// Our statements are short. Where the planner takes one for long, as it does where it cannot know how few rows there are,
+// compiling it costs a hundred times what running it does.
 const sessionSettings = `
+	SET jit = off;
 	SET idle_in_transaction_session_timeout = '60s';
 	SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3;
 	SET tcp_user_timeout = 60000`

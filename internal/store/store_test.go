@@ -39,7 +39,7 @@ func TestServerDefaultsDecideNothing(t *testing.T) {
 	t.Cleanup(admin.Close)
 	var name string
 	require.NoError(t, admin.QueryRow(t.Context(), `SELECT current_database()`).Scan(&name))
-	for _, setting := range []string{"default_transaction_isolation TO 'serializable'", "timezone TO 'Asia/Tokyo'"} {
+	for _, setting := range []string{"default_transaction_isolation TO 'serializable'", "timezone TO 'Asia/Tokyo'", "jit TO on"} {
 		_, err = admin.Exec(t.Context(), `ALTER DATABASE `+pgx.Identifier{name}.Sanitize()+` SET `+setting)
 		require.NoError(t, err)
 	}
@@ -47,14 +47,15 @@ func TestServerDefaultsDecideNothing(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 
-	const settings = `SELECT current_setting('transaction_isolation'), current_setting('timezone'), current_setting('idle_in_transaction_session_timeout')`
-	var isolation, zone, idle string
+	const settings = `SELECT current_setting('transaction_isolation'), current_setting('timezone'), current_setting('idle_in_transaction_session_timeout'),
+		current_setting('jit')`
+	var isolation, zone, idle, jit string
 	var p store.Pipeline
-	p.QueueRow(settings, func(r pgx.Row) error { return r.Scan(&isolation, &zone, &idle) })
+	p.QueueRow(settings, func(r pgx.Row) error { return r.Scan(&isolation, &zone, &idle, &jit) })
 	require.NoError(t, p.SendTx(t.Context(), pool))
-	require.Equal(t, []string{"read committed", "UTC", "1min"}, []string{isolation, zone, idle})
+	require.Equal(t, []string{"read committed", "UTC", "1min", "off"}, []string{isolation, zone, idle, jit})
 	require.NoError(t, store.WithTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, settings).Scan(&isolation, &zone, &idle)
+		return tx.QueryRow(ctx, settings).Scan(&isolation, &zone, &idle, &jit)
 	}))
 	require.Equal(t, "read committed", isolation)
 }

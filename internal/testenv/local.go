@@ -62,9 +62,13 @@ func makeTemp(base string) (temp, error) {
 	return temp{path, lock}, err
 }
 
-// tempDir is this binary's directory for servers.
-var tempDir = sync.OnceValues(func() (string, error) {
-	base := serversBase()
+// tempDir is this binary's directory for servers, diskDir the one for those that must not be in memory.
+var (
+	tempDir = sync.OnceValues(func() (string, error) { return dirIn(serversBase()) })
+	diskDir = sync.OnceValues(func() (string, error) { return dirIn(os.TempDir()) })
+)
+
+func dirIn(base string) (string, error) {
 	removeAbandoned(base)
 	t, err := makeTemp(base)
 	if err != nil {
@@ -72,7 +76,7 @@ var tempDir = sync.OnceValues(func() (string, error) {
 	}
 	AtExit(func(context.Context) error { return errors.Join(os.RemoveAll(t.path), t.lock.Release()) })
 	return t.path, nil
-})
+}
 
 // memory is a file system in memory on Linux. Making a database there takes a fifth of the time, and most of what a test
 // of ours costs is its database.

@@ -30,11 +30,13 @@ type cluster struct {
 var sharedCluster once[cluster]
 
 // newCluster finds or starts the server, and migrates the template once, so that a test costs a copy of files.
-func newCluster(ctx context.Context) (cluster, error) {
+func newCluster(ctx context.Context) (cluster, error) { return newClusterOn(ctx, startPostgres) }
+
+func newClusterOn(ctx context.Context, start func(context.Context) (Server, error)) (cluster, error) {
 	c := cluster{admin: os.Getenv(envPostgres), template: newName("template")}
 	external := c.admin != ""
 	if !external {
-		s, err := startPostgres(ctx)
+		s, err := start(ctx)
 		if err != nil {
 			return cluster{}, err
 		}
@@ -97,6 +99,12 @@ func PostgresURL(t testing.TB) string {
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}
+	return c.newDatabase(t)
+}
+
+// newDatabase makes a migrated database that is dropped after the test, and returns its URL.
+func (c cluster) newDatabase(t testing.TB) string {
+	t.Helper()
 	name := newName("test")
 	// Copying files needs checkpoints, which cost nothing without fsync, and saves the log of every page.
 	ctx, cancel := context.WithTimeout(t.Context(), createTimeout)

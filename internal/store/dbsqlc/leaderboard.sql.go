@@ -119,7 +119,7 @@ CROSS JOIN (SELECT unnest($3::text[]) AS lang) l
 CROSS JOIN LATERAL (
     SELECT FROM totals t
     WHERE t.period = s.period AND t.starts_on = s.starts_on AND t.lang || '' = l.lang AND t.seconds > 0
-    LIMIT 1
+    ORDER BY t.seconds DESC, t.user_id DESC LIMIT 1
 ) probe
 `
 
@@ -136,7 +136,8 @@ type LeaderboardLanguagesWithTotalsRow struct {
 }
 
 // Which of the languages have totals in which of the spans: one probe of the index for each pair, whatever is stored.
-// The LIMIT keeps the planner from turning the probes into a scan of all totals.
+// The LIMIT keeps the planner from turning the probes into one scan of all totals; the order, which only the index has,
+// from making each of them a scan that stops at the first match, for most languages have none.
 func (q *Queries) LeaderboardLanguagesWithTotals(ctx context.Context, db DBTX, arg LeaderboardLanguagesWithTotalsParams) ([]LeaderboardLanguagesWithTotalsRow, error) {
 	rows, err := db.Query(ctx, LeaderboardLanguagesWithTotals, arg.Periods, arg.Starts, arg.Langs)
 	if err != nil {

@@ -46,26 +46,28 @@ func (q *Queries) ScanDeleteOldRejections(ctx context.Context, db DBTX, keptS in
 
 const ScanDueUsers = `-- name: ScanDueUsers :many
 
-WITH clock AS MATERIALIZED (
-    SELECT floor(extract(epoch FROM coalesce($1::timestamptz, statement_timestamp())))::bigint AS now_s
-), ripe AS MATERIALIZED (
+WITH ripe AS MATERIALIZED (
+    -- Written out, so that the planner can tell how many they are.
     SELECT DISTINCT h.user_id
     FROM hot_runs h
-    WHERE h.last_s < (SELECT c.now_s FROM clock c) - 900
+    WHERE h.last_s < floor(extract(epoch FROM coalesce($1::timestamptz, statement_timestamp())))::bigint - 900
       AND NOT EXISTS (SELECT 1 FROM finalize_failures f WHERE f.user_id = h.user_id
                       AND f.next_try_at > statement_timestamp())
-), reached AS (
-    SELECT h.user_id, h.seq, h.first_s, h.last_s,
-           max(h.last_s) OVER (PARTITION BY h.user_id ORDER BY h.first_s, h.seq
-                               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
-    FROM hot_runs h JOIN ripe r ON r.user_id = h.user_id
-), numbered AS (
-    SELECT r.user_id, r.seq, r.first_s, r.last_s, r.reach, count(*) FILTER (WHERE r.reach IS NULL OR r.first_s - r.reach > 900)
-                OVER (PARTITION BY r.user_id ORDER BY r.first_s, r.seq) AS run
-    FROM reached r
 ), runs AS MATERIALIZED (
-    SELECT n.user_id, n.run, min(n.first_s) AS first_s, max(n.last_s) AS last_s, array_agg(n.seq) AS seqs
-    FROM numbered n GROUP BY n.user_id, n.run
+    SELECT r.user_id, u.run, u.first_s, u.last_s, u.seqs
+    FROM ripe r CROSS JOIN LATERAL (
+        SELECT n.run, min(n.first_s) AS first_s, max(n.last_s) AS last_s, array_agg(n.seq) AS seqs
+        FROM (
+            SELECT m.seq, m.first_s, m.last_s, m.reach, count(*) FILTER (WHERE m.reach IS NULL OR m.first_s - m.reach > 900) OVER (ORDER BY m.first_s, m.seq) AS run
+            FROM (
+                SELECT h.seq, h.first_s, h.last_s,
+                       max(h.last_s) OVER (ORDER BY h.first_s, h.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
+                FROM hot_runs h WHERE h.user_id = r.user_id
+            ) m
+        ) n GROUP BY n.run
+    ) u
+), clock AS MATERIALIZED (
+    SELECT floor(extract(epoch FROM coalesce($1::timestamptz, statement_timestamp())))::bigint AS now_s
 ), due AS MATERIALIZED (
     SELECT r.user_id, min(r.last_s) AS last_s FROM runs r, clock c
     WHERE r.last_s < c.now_s - 900 OR r.first_s <= c.now_s - 86400
@@ -74,17 +76,14 @@ WITH clock AS MATERIALIZED (
     SELECT r.user_id, r.run, unnest(r.seqs) AS seq FROM runs r, clock c
     WHERE r.last_s >= c.now_s - 900 AND cardinality(r.seqs) > 1
 ), mergeable AS MATERIALIZED (
-    SELECT h.user_id, h.seq, o.run
+    SELECT h.user_id, h.seq, h.first_s, h.last_s, o.run
     FROM open o JOIN hot_runs h ON h.user_id = o.user_id AND h.seq = o.seq
     FOR UPDATE OF h SKIP LOCKED
 ), merged AS (
     DELETE FROM hot_runs h USING mergeable m WHERE h.user_id = m.user_id AND h.seq = m.seq
-    RETURNING h.user_id, h.seq, h.first_s, h.last_s
 ), inserted AS (
     INSERT INTO hot_runs (user_id, first_s, last_s)
-    SELECT d.user_id, min(d.first_s), max(d.last_s)
-    FROM merged d JOIN mergeable m ON m.user_id = d.user_id AND m.seq = d.seq
-    GROUP BY d.user_id, m.run
+    SELECT m.user_id, min(m.first_s), max(m.last_s) FROM mergeable m GROUP BY m.user_id, m.run
 )
 SELECT d.user_id FROM due d ORDER BY d.last_s, d.user_id
 `
@@ -92,8 +91,9 @@ SELECT d.user_id FROM due d ORDER BY d.last_s, d.user_id
 // Who is due. Nothing here reads an event.
 // Users with a run that has ended, or that has been open for a day, by Postgres's clock unless the caller brings one.
 // On the way the rows of runs that are still open are merged into one, so that each is looked at once per idle time and
-// not once per upload. The row that stands for merged ones covers just those that this statement deleted, so no stretch is
-// ever without one, whoever else is at work.
+// not once per upload. The row that stands for merged ones covers just those that this statement locked and deletes, so no
+// stretch is ever without one, whoever else is at work. A user's rows are looked up by user, and nothing is joined that no
+// index helps to join: the cost grows with the rows that are looked at, not with their square, nor with the rows of others.
 func (q *Queries) ScanDueUsers(ctx context.Context, db DBTX, now *time.Time) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, ScanDueUsers, now)
 	if err != nil {

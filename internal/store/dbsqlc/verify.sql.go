@@ -16,7 +16,7 @@ const VerifyBoardTotals = `-- name: VerifyBoardTotals :many
 
 SELECT t.user_id, t.seconds FROM totals t
 JOIN users u ON u.id = t.user_id
-WHERE t.period = $1 AND t.starts_on = $2 AND t.lang = $3
+WHERE t.period = $1 AND t.starts_on = $2 AND t.lang || '' = $3::text
   AND (t.seconds, t.user_id) < ($4::bigint, $5::uuid) AND t.seconds > 0 AND u.privacy <> 'off'
 ORDER BY t.seconds DESC, t.user_id DESC
 LIMIT $6
@@ -38,7 +38,8 @@ type VerifyBoardTotalsRow struct {
 
 // Comparing what is stored twice: totals and streaks with the seconds of sessions, boards with totals. Each comparison is
 // one statement, so that both sides are of one snapshot, and takes a page of users, so that none runs for long.
-// Places that a board should have, most seconds first, after one of them.
+// Places that a board should have, most seconds first, after one of them: a stretch of the index of boards, which lang
+// alone would not find.
 func (q *Queries) VerifyBoardTotals(ctx context.Context, db DBTX, arg VerifyBoardTotalsParams) ([]VerifyBoardTotalsRow, error) {
 	rows, err := db.Query(ctx, VerifyBoardTotals,
 		arg.Period,
@@ -347,85 +348,82 @@ func (q *Queries) VerifySessions(ctx context.Context, db DBTX, userIds []uuid.UU
 	return items, nil
 }
 
-const VerifyStreaks = `-- name: VerifyStreaks :many
-WITH days AS (
-    SELECT DISTINCT s.user_id, s.day FROM session_seconds s WHERE s.user_id = ANY ($1::uuid[])
-), runs AS (
-    SELECT g.user_id, min(g.day) AS first_on, max(g.day) AS last_on, count(*) AS days
-    FROM (SELECT d.user_id, d.day, d.day - (row_number() OVER (PARTITION BY d.user_id ORDER BY d.day))::int AS run FROM days d) g
-    GROUP BY g.user_id, g.run
-), want AS (
-    SELECT r.user_id, max(r.last_on) AS last_on, max(r.days) AS longest,
-        (array_agg(r.first_on ORDER BY r.last_on DESC))[1] AS first_on
-    FROM runs r GROUP BY r.user_id
-)
-SELECT u.id FROM users u
-LEFT JOIN want w ON w.user_id = u.id
-WHERE u.id = ANY ($1::uuid[])
-  AND (u.streak_first_on IS DISTINCT FROM w.first_on OR u.streak_last_on IS DISTINCT FROM w.last_on
-    OR u.longest_streak_days <> coalesce(w.longest, 0))
-`
-
-// Users whose streak is not the one that the days of their sessions make.
-func (q *Queries) VerifyStreaks(ctx context.Context, db DBTX, userIds []uuid.UUID) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, VerifyStreaks, userIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []uuid.UUID
-	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyTotals = `-- name: VerifyTotals :many
-WITH days AS (
-    SELECT s.user_id, s.day, s.lang, sum(s.seconds)::bigint AS seconds FROM session_seconds s
+const VerifyUsers = `-- name: VerifyUsers :many
+WITH seconds AS MATERIALIZED (
+    SELECT s.user_id, s.session_id, s.day, s.lang, s.seconds FROM session_seconds s
     WHERE s.user_id = ANY ($1::uuid[])
-    GROUP BY s.user_id, s.day, s.lang
+), sessions_off AS (
+    SELECT coalesce(s.user_id, x.user_id) AS user_id, abs(coalesce(s.duration, 0) - coalesce(x.seconds, 0)) AS off
+    FROM (
+        SELECT a.user_id, a.id, extract(epoch FROM a.ended_at - a.started_at)::bigint AS duration
+        FROM sessions a WHERE a.user_id = ANY ($1::uuid[])
+    ) s
+    FULL JOIN (
+        SELECT b.user_id, b.session_id, sum(b.seconds)::bigint AS seconds FROM seconds b GROUP BY b.user_id, b.session_id
+    ) x ON x.session_id = s.id AND x.user_id = s.user_id
+    WHERE coalesce(s.duration, 0) <> coalesce(x.seconds, 0)
+), days AS MATERIALIZED (
+    SELECT s.user_id, s.day, s.lang, sum(s.seconds)::bigint AS seconds FROM seconds s GROUP BY s.user_id, s.day, s.lang
 ), want AS (
     SELECT d.user_id, p.period, p.starts_on, l.lang, sum(d.seconds)::bigint AS seconds FROM days d
     CROSS JOIN LATERAL (SELECT unnest(ARRAY['day', 'week', 'month', 'alltime']) AS period, unnest(ARRAY[d.day,
         d.day - (extract(isodow FROM d.day)::int - 1), date_trunc('month', d.day::timestamp)::date, '1970-01-01'::date]) AS starts_on) p
     CROSS JOIN LATERAL (SELECT unnest(ARRAY[d.lang, '']) AS lang) l
     GROUP BY d.user_id, p.period, p.starts_on, l.lang
+), totals_off AS (
+    SELECT coalesce(w.user_id, t.user_id) AS user_id, abs(coalesce(w.seconds, 0) - coalesce(t.seconds, 0)) AS off
+    FROM want w
+    FULL JOIN (SELECT user_id, period, starts_on, lang, seconds FROM totals a WHERE a.user_id = ANY ($1::uuid[])) t
+      ON t.user_id = w.user_id AND t.period = w.period AND t.starts_on = w.starts_on AND t.lang = w.lang
+    WHERE coalesce(w.seconds, 0) <> coalesce(t.seconds, 0)
+), runs AS (
+    SELECT g.user_id, min(g.day) AS first_on, max(g.day) AS last_on, count(*) AS days
+    FROM (SELECT d.user_id, d.day, d.day - (row_number() OVER (PARTITION BY d.user_id ORDER BY d.day))::int AS run
+          FROM (SELECT DISTINCT e.user_id, e.day FROM days e) d) g
+    GROUP BY g.user_id, g.run
+), streaks AS (
+    SELECT r.user_id, max(r.last_on) AS last_on, max(r.days) AS longest,
+        (array_agg(r.first_on ORDER BY r.last_on DESC))[1] AS first_on
+    FROM runs r GROUP BY r.user_id
 )
-SELECT coalesce(w.user_id, t.user_id)::uuid AS user_id, count(*)::bigint AS totals,
-    sum(abs(coalesce(w.seconds, 0) - coalesce(t.seconds, 0)))::bigint AS seconds
-FROM want w
-FULL JOIN (SELECT user_id, period, starts_on, lang, seconds FROM totals a WHERE a.user_id = ANY ($1::uuid[])) t
-  ON t.user_id = w.user_id AND t.period = w.period AND t.starts_on = w.starts_on AND t.lang = w.lang
-WHERE coalesce(w.seconds, 0) <> coalesce(t.seconds, 0)
-GROUP BY 1
+SELECT o.user_id::uuid AS user_id, 'session'::text AS kind, count(*)::bigint AS off, sum(o.off)::bigint AS seconds
+FROM sessions_off o GROUP BY o.user_id
+UNION ALL
+SELECT o.user_id, 'total', count(*), sum(o.off)::bigint FROM totals_off o GROUP BY o.user_id
+UNION ALL
+SELECT u.id, 'streak', 1, 0 FROM users u
+LEFT JOIN streaks w ON w.user_id = u.id
+WHERE u.id = ANY ($1::uuid[])
+  AND (u.streak_first_on IS DISTINCT FROM w.first_on OR u.streak_last_on IS DISTINCT FROM w.last_on
+    OR u.longest_streak_days <> coalesce(w.longest, 0))
 `
 
-type VerifyTotalsRow struct {
+type VerifyUsersRow struct {
 	UserID  uuid.UUID
-	Totals  int64
+	Kind    string
+	Off     int64
 	Seconds int64
 }
 
-// Users whose totals are not the sums of the seconds of their sessions: how many totals, and by how much. A total of zero
-// awaits the publication of its removal, and is as good as none.
-func (q *Queries) VerifyTotals(ctx context.Context, db DBTX, userIds []uuid.UUID) ([]VerifyTotalsRow, error) {
-	rows, err := db.Query(ctx, VerifyTotals, userIds)
+// What disagrees of some users, by kind: sessions whose seconds do not add up to their duration or have no session, totals
+// that are not the sums of the seconds, streaks that the days do not make; how many, and by how many seconds. A total of zero
+// awaits the publication of its removal, and is as good as none. The seconds of sessions, of which there are most, are read
+// once for all three: all are of one snapshot, and reading them is most of what the check costs.
+func (q *Queries) VerifyUsers(ctx context.Context, db DBTX, userIds []uuid.UUID) ([]VerifyUsersRow, error) {
+	rows, err := db.Query(ctx, VerifyUsers, userIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []VerifyTotalsRow
+	var items []VerifyUsersRow
 	for rows.Next() {
-		var i VerifyTotalsRow
-		if err := rows.Scan(&i.UserID, &i.Totals, &i.Seconds); err != nil {
+		var i VerifyUsersRow
+		if err := rows.Scan(
+			&i.UserID,
+			&i.Kind,
+			&i.Off,
+			&i.Seconds,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
