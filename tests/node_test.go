@@ -40,6 +40,7 @@ type nodeConfig struct {
 	hook          redis.Hook    // on all that goes to Redis; optional
 	edits         edits         // made to all that ingest sends to Postgres
 	aggregate     bool          // finalize without pause
+	patient       bool          // give Redis far more time than serve does, so that no write to it is given up
 }
 
 // startNode wires the API as serve does, inside the test, and returns its URL. It ends with the test.
@@ -93,11 +94,16 @@ func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg n
 	admitConfig := admission.DefaultConfig()
 	admitConfig.PerHour = map[admission.Scope]int{admission.ScopeIngest: 0, admission.ScopeRead: 0, admission.ScopeWrite: 0}
 	admitConfig.BreakerOpen = 50 * time.Millisecond // a failure is part of the trial, not the end of it
+	accountConfig := account.Config{}
+	if cfg.patient {
+		admitConfig.RedisTimeout = time.Second
+		accountConfig.CacheTimeout = 5 * time.Second
+	}
 	admit, err := admission.New(admitConfig, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Clock: system, Log: nopLogger()})
 	require.NoError(t, err)
 	keys := languages.Keys()
 	publisher := outbox.New(pool, leaderboard.NewBoards(rdb), leaderboard.NewBuilder(pool, rdb, keys, nopLogger()), keys)
-	accounts, err := account.New(account.Config{}, account.Deps{
+	accounts, err := account.New(accountConfig, account.Deps{
 		DB: pool, Modes: modes, Clock: system, Log: nopLogger(),
 		FinalizeFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 			_, err := f.FinalizeTx(ctx, tx, id, nil)

@@ -24,6 +24,8 @@ type slowProxy struct {
 	// stall is how long one of stallOneIn bursts is held back instead.
 	stall      time.Duration
 	stallOneIn int
+	// stallAnswer does the same to one of stallOneIn answers.
+	stallAnswer time.Duration
 
 	upstream string
 	open     sync.WaitGroup
@@ -82,6 +84,9 @@ func (p *slowProxy) serve(client net.Conn) {
 			if err != nil {
 				return
 			}
+			if p.stallAnswer > 0 && rand.IntN(p.stallOneIn) == 0 {
+				_ = clock.Sleep(p.t.Context(), p.stallAnswer)
+			}
 			if _, err := client.Write(buf[:n]); err != nil {
 				return
 			}
@@ -129,7 +134,7 @@ func (p *slowProxy) requests(client, server net.Conn) {
 
 func (p *slowProxy) pause() {
 	d := time.Duration(rand.Int64N(int64(p.max) + 1))
-	if p.stallOneIn > 0 && rand.IntN(p.stallOneIn) == 0 {
+	if p.stall > 0 && rand.IntN(p.stallOneIn) == 0 {
 		d = p.stall
 	}
 	_ = clock.Sleep(p.t.Context(), d)
