@@ -61,6 +61,15 @@ func (s *stack) fragile(at int, after bool) (*stack, *crashPoint) {
 	return &stack{t: s.t, database: c.through(s.t, s.database), rdb: c.through(s.t, s.rdb)}, c
 }
 
+// begin counts anew, where only what happens once a server serves is to be interrupted.
+func (c *crashPoint) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.onceServing > 0 {
+		c.trips, c.at = 0, c.onceServing
+	}
+}
+
 // settle runs cycles until no user was skipped: Postgres may take a moment to notice that a process is gone, and its
 // transaction holds its user until then.
 func (s *stack) settle() {
@@ -175,6 +184,7 @@ func (s *stack) requestThrough(crash *crashPoint, method, path, token, body stri
 	crash.mu.Unlock()
 	if line, ok := p.stderr.find("msg=serving", p.done); ok {
 		_, rest, _ := strings.Cut(line, "address=")
+		crash.begin()
 		req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+strings.Fields(rest)[0]+path, strings.NewReader(body))
 		require.NoError(s.t, err)
 		req.Header.Set("Authorization", "Bearer "+token)
