@@ -105,7 +105,7 @@ func (v *vault) live(sessions int, modes ...string) int64 {
 				if next.Add(1) > int64(sessions) {
 					break
 				}
-				if err := c.session(v.t.Context(), mode); err != nil {
+				if err := c.session(v.t.Context()); err != nil {
 					return fmt.Errorf("user on %s: %w", mode, err)
 				}
 			}

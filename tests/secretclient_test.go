@@ -92,8 +92,8 @@ type confidant struct {
 // eventsPerSession is how many events a session uploads at least, 40 as a rule.
 const eventsPerSession = 40
 
-// session uploads a session of batches, some of them broken, and reads back what it may.
-func (c *confidant) session(ctx context.Context, mode string) error {
+// session uploads a session of batches, some of them broken, and asks this and that.
+func (c *confidant) session(ctx context.Context) error {
 	left := eventsPerSession
 	at := clock.System{}.Now().UnixMilli() - (2*time.Hour + time.Duration(rand.IntN(20*24*3600))*time.Second).Milliseconds()
 	for left > 0 {
@@ -114,17 +114,34 @@ func (c *confidant) session(ctx context.Context, mode string) error {
 			return err
 		}
 	}
-	for _, path := range []string{"/v1/sessions?limit=5", "/v1/me", "/v1/sessions/" + c.text, "/" + c.text + "?q=" + c.text} {
-		if mode == "full" && strings.HasPrefix(path, "/v1/sessions?") || rand.IntN(4) != 0 {
-			continue
-		}
-		if _, err := c.do(ctx, http.MethodGet, path, c.token, nil, nil); err != nil {
-			return err
-		}
+	if err := c.look(ctx); err != nil {
+		return err
 	}
 	if rand.IntN(8) == 0 {
 		wrong := []string{c.text, "cmm_" + c.text, c.token[:len(c.token)-len(c.text)] + c.text}[rand.IntN(3)]
 		if _, err := c.do(ctx, http.MethodPost, "/v1/ingest", wrong, []byte(`{"events":[]}`), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look reads, and asks for what is not there by the name of the secret, and tries to change what cannot be.
+func (c *confidant) look(ctx context.Context) error {
+	for _, path := range []string{
+		"/v1/me", "/v1/sessions/%s", "/%s?q=%s", "/v1/users/%s", "/v1/users/%s/sessions", "/v1/sessions?cursor=%s&limit=%s",
+		"/v1/leaderboard?period=%s", "/v1/leaderboard?period=day&lang=%s", "/v1/leaderboard?period=day&starts_on=%s&cursor=%s&around=%s",
+	} {
+		if rand.IntN(8) != 0 {
+			continue
+		}
+		if _, err := c.do(ctx, http.MethodGet, strings.ReplaceAll(path, "%s", c.text), c.token, nil, nil); err != nil {
+			return err
+		}
+	}
+	if rand.IntN(8) == 0 {
+		field := []string{"privacy", "timezone"}[rand.IntN(2)]
+		if _, err := c.do(ctx, http.MethodPatch, "/v1/me", c.token, fmt.Appendf(nil, `{%q:%q}`, field, c.text), nil); err != nil {
 			return err
 		}
 	}
