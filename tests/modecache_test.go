@@ -22,15 +22,13 @@ import (
 
 const (
 	cacheRounds = 4_000
-	cacheSample = 60
-	// A fill that was read half of this time ago is too old. It is far more than a slow Redis takes here.
-	cacheTTL = 1200 * time.Millisecond
-	// cacheStall holds an answer of Postgres back until what a change wrote meanwhile has ended.
-	cacheStall = 1500 * time.Millisecond
-	// fillPause is the longest that a filler stands still between its read and its write.
-	fillPause = 150 * time.Millisecond
-	// fillWithin is about how long a change takes here.
-	fillWithin = 500 * time.Millisecond
+	cacheSample = 48
+	// With cacheTTL a fill that was read half of it ago is too old. It is far more than a slow Redis takes here.
+	cacheTTL = time.Second
+	// cacheStall holds an answer to a filler back until what a change wrote meanwhile has ended.
+	cacheStall = 2600 * time.Millisecond
+	// fillPause is the longest that a filler stands still before it writes, unless it is held.
+	fillPause = 50 * time.Millisecond
 )
 
 // modeCommands stands between an API and Redis, and stops each filler before it writes. The cache is replaced there by a
@@ -38,7 +36,20 @@ const (
 type modeCommands struct {
 	del       bool // a change deletes the entry and does not write it
 	overwrite bool // a fill writes whatever is there
-	replaced  atomic.Int64
+	// held fills, by key, wait for the channel.
+	held     sync.Map
+	replaced *atomic.Int64 // commands
+}
+
+// stall stops a filler that has read and not yet written.
+func (m *modeCommands) stall(ctx context.Context, fill redis.Cmder) {
+	_ = clock.Sleep(ctx, time.Duration(rand.Int64N(int64(fillPause))))
+	if changed, ok := m.held.Load(fill.Args()[1]); ok {
+		select {
+		case <-changed.(chan struct{}):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // DialHook implements redis.Hook.
@@ -70,7 +81,7 @@ func (m *modeCommands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 func (m *modeCommands) replace(ctx context.Context, cmd redis.Cmder, send func(redis.Cmder) error) error {
 	switch {
 	case isFill(cmd):
-		_ = clock.Sleep(ctx, time.Duration(rand.Int64N(int64(fillPause))))
+		m.stall(ctx, cmd)
 		if m.overwrite {
 			m.replaced.Add(1)
 			args := cmd.Args()
@@ -99,66 +110,93 @@ func isPut(cmd redis.Cmder) bool {
 	return strings.HasPrefix(key, "mode:")
 }
 
-func cacheArena(t *testing.T, m *modeCommands, modeClock clock.Clock) *arena {
-	t.Helper()
-	a := newArena(t, newStack(t))
-	for range 2 {
-		database := &slowProxy{t: t, max: mostDelay / 2, stallAnswer: cacheStall, stallOneIn: 60}
-		rdb := &slowProxy{t: t, max: mostDelay}
-		a.bases = append(a.bases, startNode(t, nodeConfig{
-			database: database.through(a.database), rdb: rdb.through(a.rdb), ttl: cacheTTL, hook: m, modeClock: modeClock, patient: true,
-		}))
-	}
-	return a
+// cacheRace is two APIs: one that fills, and one that changes and is not held up.
+type cacheRace struct {
+	*arena   // through which the modes are filled
+	changes  *arena
+	commands *modeCommands
+	hold     bool // fillers, between their read and their write, until the change has answered
 }
 
-// cacheRound has a user who is cached nowhere change while others read and fill the mode, and says how often the cache
-// was seen to be looser than the database after the change had answered.
-func (a *arena) cacheRound(ctx context.Context, modes []string) (found tally, err error) {
-	r, err := a.newRacer(ctx)
+// newCacheRace is the published race, where fillers are held before they write. With stale they are held before they see
+// what they read, for longer than entries live.
+func newCacheRace(t *testing.T, m *modeCommands, stale bool, modeClock clock.Clock) *cacheRace {
+	t.Helper()
+	s := newStack(t)
+	c := &cacheRace{arena: newArena(t, s), changes: newArena(t, s), commands: m, hold: !stale}
+	cfg := nodeConfig{hook: m, modeClock: modeClock, patient: true}
+	database := &slowProxy{t: t, max: mostDelay / 2}
+	if stale {
+		cfg.ttl = cacheTTL
+		database.stallAnswer, database.stallOneIn = cacheStall, 3
+	}
+	rdb := &slowProxy{t: t, max: mostDelay}
+	cfg.database, cfg.rdb = database.through(s.database), rdb.through(s.rdb)
+	c.bases = []string{startNode(t, cfg)}
+	cfg.database = (&slowProxy{t: t, max: mostDelay / 2}).through(s.database)
+	cfg.hook = &modeCommands{del: m.del, overwrite: m.overwrite, replaced: m.replaced} // which holds nobody
+	c.changes.bases = []string{startNode(t, cfg)}
+	return c
+}
+
+// round has a user who is cached nowhere change while others read and fill the mode, and says whether the cache was seen
+// to be looser than the database once the change had answered.
+func (c *cacheRace) round(ctx context.Context, modes []string) (found tally, err error) {
+	r, err := c.newRacer(ctx)
 	if err != nil {
 		return found, err
 	}
+	// What is filled is read by an admission, or, for a token that is cached already, by a storing transaction.
+	if rand.IntN(2) == 0 {
+		if err := c.fill(ctx, r); err != nil {
+			return found, err
+		}
+		c.direct.Del(ctx, privacy.Key(r.ID))
+	}
+	changed := make(chan struct{})
+	if c.hold {
+		c.commands.held.Store(privacy.Key(r.ID), changed)
+	}
 	var filling, changing errgroup.Group
-	soon := func(g *errgroup.Group, within time.Duration, fn func() error) {
-		delay := time.Duration(rand.Int64N(int64(within)))
+	soon := func(g *errgroup.Group, from, to int, fn func() error) {
+		delay := time.Duration(from+rand.IntN(to-from)) * time.Millisecond
 		g.Go(func() error {
 			_ = clock.Sleep(ctx, delay)
 			return fn()
 		})
 	}
-	// What is filled is read by an admission, or by a storing transaction for a user whose token is cached already.
-	soon(&filling, fillWithin, func() error {
-		_, err := a.ask(ctx, http.MethodGet, "/v1/me", r.Token, nil, http.StatusOK)
+	soon(&filling, 0, 20, func() error {
+		_, err := c.ask(ctx, http.MethodGet, "/v1/me", r.Token, nil, http.StatusOK)
 		return err
 	})
-	for range 4 {
-		soon(&filling, fillWithin, func() error { return a.upload(ctx, r, 1, true, true) })
-	}
+	soon(&filling, 0, 20, func() error { return c.upload(ctx, r, 1, true, true) })
+	soon(&filling, 0, 400, func() error { return c.upload(ctx, r, 1, true, true) })
 	for _, mode := range modes {
-		soon(&changing, fillWithin/5, func() error { return a.change(ctx, r, mode) })
+		soon(&changing, 50, 200, func() error { return c.changes.change(ctx, r, mode) })
 	}
-	if err := changing.Wait(); err != nil {
-		return found, err
-	}
+	err = changing.Wait()
+	c.commands.held.Delete(privacy.Key(r.ID))
+	close(changed)
 	filled := make(chan error, 1)
 	go func() { filled <- filling.Wait() }()
-	for {
-		if looser, err := a.looser(ctx, r.ID); err != nil || looser {
-			found.Leaked = 1
-			<-filled
-			return found, err
-		}
+	return c.watch(ctx, r.ID, filled, err)
+}
+
+// watch compares until all fillers have ended.
+func (c *cacheRace) watch(ctx context.Context, id uuid.UUID, filled <-chan error, err error) (found tally, _ error) {
+	for over := false; !over; {
 		select {
-		case err := <-filled:
-			looser, errLast := a.looser(ctx, r.ID)
-			if looser {
-				found.Leaked = 1
-			}
-			return found, errFirst(err, errLast)
+		case errFill := <-filled:
+			err, over = errFirst(err, errFill), true
 		case <-time.After(5 * time.Millisecond):
 		}
+		looser, errLook := c.looser(ctx, id)
+		err = errFirst(err, errLook)
+		if looser {
+			found.Leaked = 1
+		}
 	}
+	return found, err
 }
 
 func errFirst(errs ...error) error {
@@ -185,15 +223,15 @@ func (a *arena) looser(ctx context.Context, id uuid.UUID) (bool, error) {
 	return keepsLess[cached.Mode] < keepsLess[stored[0].Mode], nil
 }
 
-func (a *arena) cacheRounds(s *suite, planned int, modes func() []string) {
+func (c *cacheRace) rounds(s *suite, planned int, modes func() []string) {
 	var next atomic.Int64
 	var players sync.WaitGroup
 	for range racers {
 		players.Go(func() {
-			for next.Add(1) <= int64(planned) && !a.t.Failed() && !s.seen() {
-				found, err := a.cacheRound(a.t.Context(), modes())
+			for next.Add(1) <= int64(planned) && !c.t.Failed() && !s.seen() {
+				found, err := c.round(c.t.Context(), modes())
 				if err != nil {
-					a.t.Errorf("a round broke off: %v", err)
+					c.t.Errorf("a round broke off: %v", err)
 				}
 				s.add(found)
 			}
@@ -214,12 +252,23 @@ func twoModes() []string {
 // A filler that read the mode before a change and writes it after the change does not put it back.
 func TestTrialsCachedModeIsNeverLooser(t *testing.T) {
 	alongside(t)
-	for name, modes := range map[string]func() []string{"a change": oneStricter, "two changes": twoModes} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			planned := scaled(cacheRounds/2, cacheSample/2)
-			s := newSuite(t, "cached mode after "+name, planned)
-			cacheArena(t, &modeCommands{}, nil).cacheRounds(s, planned, modes)
+	for _, tt := range []struct {
+		name  string
+		modes func() []string
+		stale bool
+	}{
+		{"a change, in the published race", oneStricter, false},
+		{"two changes", twoModes, false},
+		{"a change, filled past the time to live", oneStricter, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			alongside(t)
+			planned := scaled(cacheRounds, cacheSample)
+			if tt.stale {
+				planned = max(planned/8, racers)
+			}
+			s := newSuite(t, "cached mode after "+tt.name, planned)
+			newCacheRace(t, &modeCommands{replaced: &atomic.Int64{}}, tt.stale, nil).rounds(s, planned, tt.modes)
 		})
 	}
 }
@@ -227,22 +276,21 @@ func TestTrialsCachedModeIsNeverLooser(t *testing.T) {
 // What makes the cache so is taken out, each alone.
 func TestTrialsCachedModeIsNeverLooserWithoutGuards(t *testing.T) {
 	alongside(t)
-	tests := map[string]struct {
-		commands modeCommands
-		clock    clock.Clock
+	for _, tt := range []struct {
+		guard string
+		naive *modeCommands
+		clock clock.Clock // one that stands still takes every fill for fresh
 	}{
-		"writing on change, by DEL": {commands: modeCommands{del: true}},
-		"filling if empty, by SET":  {commands: modeCommands{overwrite: true}},
-		"the age of a fill":         {clock: clock.NewManual(clock.System{}.Now())},
-	}
-	for guard := range tests {
-		t.Run(guard, func(t *testing.T) {
+		{guard: "writing on change (DEL)", naive: &modeCommands{del: true}},
+		{guard: "filling only if empty (SET)", naive: &modeCommands{overwrite: true}},
+		{guard: "the age of a fill", naive: &modeCommands{}, clock: clock.NewManual(clock.System{}.Now())},
+	} {
+		t.Run(tt.guard, func(t *testing.T) {
 			alongside(t)
-			planned := scaled(cacheRounds/10, 20*cacheSample)
-			s := newSuiteWithout(t, guard, "cached mode after a change", planned)
-			commands, still := &modeCommands{del: tests[guard].commands.del, overwrite: tests[guard].commands.overwrite}, tests[guard].clock
-			cacheArena(t, commands, still).cacheRounds(s, planned, oneStricter)
-			require.Equal(t, commands.del || commands.overwrite, commands.replaced.Load() > 0)
+			tt.naive.replaced = &atomic.Int64{}
+			s := newSuiteWithout(t, tt.guard, "cached mode after a change", roundsWithout)
+			newCacheRace(t, tt.naive, tt.clock != nil, tt.clock).rounds(s, roundsWithout, oneStricter)
+			require.Equal(t, tt.clock == nil, tt.naive.replaced.Load() > 0, "the naive cache was in use")
 		})
 	}
 }

@@ -21,7 +21,11 @@ import (
 // end nothing is left of what the user kept.
 func TestTrialsServerKilledAtEveryRoundTripOfAModeChange(t *testing.T) {
 	alongside(t)
-	for _, mode := range []activity.Mode{activity.ModeSummary, activity.ModeOff} {
+	modes := []activity.Mode{activity.ModeSummary, activity.ModeOff}
+	if scale() == 0 {
+		modes = modes[clock.System{}.Now().Hour()%2:][:1] // a sample of those too
+	}
+	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
 			eachCrashPoint(t, "server that changes a mode to "+string(mode), func(t *testing.T, at int, after bool) (tally, bool) {
 				return changeKilled(t, mode, at, after)

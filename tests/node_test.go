@@ -96,7 +96,7 @@ func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg n
 	admitConfig.BreakerOpen = 50 * time.Millisecond // a failure is part of the trial, not the end of it
 	accountConfig := account.Config{}
 	if cfg.patient {
-		admitConfig.RedisTimeout = time.Second
+		admitConfig.RedisTimeout = 50 * time.Second
 		accountConfig.CacheTimeout = 5 * time.Second
 	}
 	admit, err := admission.New(admitConfig, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Clock: system, Log: nopLogger()})

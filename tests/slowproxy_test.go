@@ -79,12 +79,12 @@ func (p *slowProxy) serve(client net.Conn) {
 	both.Go(func() {
 		defer func() { _ = client.Close() }()
 		buf := make([]byte, 64<<10)
-		for {
+		for answers := 0; ; answers++ {
 			n, err := server.Read(buf)
 			if err != nil {
 				return
 			}
-			if p.stallAnswer > 0 && rand.IntN(p.stallOneIn) == 0 {
+			if p.stallAnswer > 0 && answers > handshake && rand.IntN(p.stallOneIn) == 0 {
 				_ = clock.Sleep(p.t.Context(), p.stallAnswer)
 			}
 			if _, err := client.Write(buf[:n]); err != nil {
@@ -131,6 +131,9 @@ func (p *slowProxy) requests(client, server net.Conn) {
 		}
 	}
 }
+
+// handshake is more answers than it takes to open a connection.
+const handshake = 8
 
 func (p *slowProxy) pause() {
 	d := time.Duration(rand.Int64N(int64(p.max) + 1))
