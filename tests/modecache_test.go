@@ -22,7 +22,7 @@ import (
 
 const (
 	cacheRounds = 4_000
-	cacheSample = 48
+	cacheSample = 36
 	// With cacheTTL a fill that was read half of it ago is too old. It is far more than a slow Redis takes here.
 	cacheTTL = time.Second
 	// cacheStall holds an answer to a filler back until what a change wrote meanwhile has ended.
@@ -128,7 +128,7 @@ func newCacheRace(t *testing.T, m *modeCommands, stale bool, modeClock clock.Clo
 	database := &slowProxy{t: t, max: mostDelay / 2}
 	if stale {
 		cfg.ttl = cacheTTL
-		database.stallAnswer, database.stallOneIn = cacheStall, 3
+		database.stallAnswer, database.stallOneIn = cacheStall, 8
 	}
 	rdb := &slowProxy{t: t, max: mostDelay}
 	cfg.database, cfg.rdb = database.through(s.database), rdb.through(s.rdb)
@@ -226,7 +226,7 @@ func (a *arena) looser(ctx context.Context, id uuid.UUID) (bool, error) {
 func (c *cacheRace) rounds(s *suite, planned int, modes func() []string) {
 	var next atomic.Int64
 	var players sync.WaitGroup
-	for range racers {
+	for range racers() {
 		players.Go(func() {
 			for next.Add(1) <= int64(planned) && !c.t.Failed() && !s.seen() {
 				found, err := c.round(c.t.Context(), modes())
@@ -265,7 +265,7 @@ func TestTrialsCachedModeIsNeverLooser(t *testing.T) {
 			alongside(t)
 			planned := scaled(cacheRounds, cacheSample)
 			if tt.stale {
-				planned = max(planned/8, racers)
+				planned = max(planned/8, 2*racers())
 			}
 			s := newSuite(t, "cached mode after "+tt.name, planned)
 			newCacheRace(t, &modeCommands{replaced: &atomic.Int64{}}, tt.stale, nil).rounds(s, planned, tt.modes)

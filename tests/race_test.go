@@ -154,13 +154,20 @@ func (a *arena) over(planned int) {
 const (
 	raceRounds = 10_000
 	raceSample = 24
-	racers     = 32 // in each arena
 	// roundsWithout a guard are far more than it takes to see a fault.
 	roundsWithout = 200
 	mostDelay     = 50 * time.Millisecond
 	shortTTL      = 250 * time.Millisecond
 	stalledPast   = 400 * time.Millisecond
 )
+
+// racers is how many users race at a time in each arena: they wait for most of it.
+func racers() int {
+	if scale() == 0 {
+		return 12
+	}
+	return 40
+}
 
 // slowNodes are two APIs in this process, whose cached modes live shortly, so that fillers are stalled past their end.
 func slowNodes(t *testing.T, e edits) *arena {
@@ -183,7 +190,7 @@ func TestTrialsRaceOfAModeChange(t *testing.T) {
 	t.Run("stalled past the time to live", func(t *testing.T) {
 		t.Parallel()
 		a := slowNodes(t, nil)
-		a.rounds(s, planned/2, racers)
+		a.rounds(s, planned/2, racers())
 		a.over(planned / 2)
 	})
 	t.Run("killed and restored", func(t *testing.T) {
@@ -192,7 +199,7 @@ func TestTrialsRaceOfAModeChange(t *testing.T) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			a.rounds(s, planned-planned/2, racers)
+			a.rounds(s, planned-planned/2, racers())
 		}()
 		a.chaos(over)
 		require.Positive(t, a.restored)
@@ -218,7 +225,7 @@ func TestTrialsRaceOfAModeChangeWithoutGuards(t *testing.T) {
 			alongside(t)
 			s := newSuiteWithout(t, guard, "mode change in a race", roundsWithout)
 			a := slowNodes(t, e)
-			a.rounds(s, roundsWithout, racers)
+			a.rounds(s, roundsWithout, racers())
 			for _, edit := range e {
 				require.Positive(t, edit.made.Load(), "no statement has %q any more", edit.old)
 			}

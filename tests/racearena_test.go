@@ -81,7 +81,7 @@ func (a *arena) setBase(i int, base string) {
 }
 
 // patience bounds how often a request is sent again.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // ask sends a request, to one API or another, until it is answered with the status that it must get in the end. Who is
 // killed or busy is no fault; any other answer is.
