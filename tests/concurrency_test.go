@@ -108,7 +108,7 @@ func (s *stack) crowdTrial(aggregators int) (found tally, skipped int) {
 	for _, w := range workers {
 		require.NoError(s.t, w.stop(s.t, syscall.SIGTERM))
 		found.Errors += faultsIn(w.stderr.String())
-		skipped += sumOf("skipped", w.stderr.String())
+		skipped += loggedSum("skipped", w.stderr.String())
 	}
 	require.NoError(s.t, server.stop(s.t, syscall.SIGTERM))
 	require.Eventually(s.t, func() bool {
@@ -131,8 +131,8 @@ func faultsIn(log string) (n int64) {
 	return n
 }
 
-// sumOf adds up a number that a log reports by name.
-func sumOf(name, log string) (sum int) {
+// loggedSum adds up a number that a log reports by name.
+func loggedSum(name, log string) (sum int) {
 	for field := range strings.FieldsSeq(log) {
 		if value, ok := strings.CutPrefix(field, name+"="); ok {
 			n, _ := strconv.Atoi(value)

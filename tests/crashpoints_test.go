@@ -85,6 +85,15 @@ func (s *stack) runUntilKilled(at int, after bool, args ...string) (killed bool)
 	return crash.fired
 }
 
+// begin counts anew, where only what happens once a server serves is to be interrupted.
+func (c *crashPoint) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.onceServing > 0 {
+		c.trips, c.at = 0, c.onceServing
+	}
+}
+
 // settle runs cycles until no user was skipped: Postgres may take a moment to notice that a process is gone, and its
 // transaction holds its user until then.
 func (s *stack) settle() {
@@ -190,6 +199,7 @@ func (s *stack) requestThrough(crash *crashPoint, method, path, token, body stri
 	crash.mu.Unlock()
 	if line, ok := p.stderr.find("msg=serving", p.done); ok {
 		_, rest, _ := strings.Cut(line, "address=")
+		crash.begin()
 		req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+strings.Fields(rest)[0]+path, strings.NewReader(body))
 		require.NoError(s.t, err)
 		req.Header.Set("Authorization", "Bearer "+token)

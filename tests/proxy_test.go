@@ -16,6 +16,8 @@ type crashPoint struct {
 	kill  func()
 	// resume makes it a stop: what was held back at the point goes on when resume is closed.
 	resume chan struct{}
+	// onceServing is at, counted from when a server serves.
+	onceServing int
 
 	mu    sync.Mutex
 	trips int

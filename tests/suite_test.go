@@ -42,10 +42,11 @@ func alongside(t *testing.T) {
 
 // tally is what a trial found.
 type tally struct {
-	Expected, Found  int64 // sessions
+	Expected, Found  int64 // sessions; in the suites about privacy, events
 	Duplicates, Lost int64 // sessions that stand and must not, and those that must and do not
 	Drift            int64 // seconds by which totals, days and boards are not what they must be
 	Errors           int64 // processes and requests that failed and must not
+	Leaked           int64 // rows and cached values that hold what a user's mode does not keep
 }
 
 func (a *tally) add(b tally) {
@@ -55,9 +56,10 @@ func (a *tally) add(b tally) {
 	a.Lost += b.Lost
 	a.Drift += b.Drift
 	a.Errors += b.Errors
+	a.Leaked += b.Leaked
 }
 
-func (a *tally) faults() int64 { return a.Duplicates + a.Lost + a.Drift + a.Errors }
+func (a *tally) faults() int64 { return a.Duplicates + a.Lost + a.Drift + a.Errors + a.Leaked }
 
 // suite is a row of the table that `make trials` prints. Its trials may run at the same time.
 type suite struct {
@@ -123,8 +125,8 @@ func (s *suite) close() {
 	if s.without != "" && s.sum.faults() == 0 && !s.t.Failed() {
 		s.t.Errorf("%s: no fault in %d trials: the suite would not see a broken %s", s.name, s.trials, s.without)
 	}
-	row := fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d | %.0f |", s.name, s.trials, s.sum.Expected, s.sum.Found,
-		s.sum.Duplicates, s.sum.Lost, s.sum.Drift, s.sum.Errors, clock.System{}.Now().Sub(s.start).Seconds())
+	row := fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d | %d | %.0f |", s.name, s.trials, s.sum.Expected, s.sum.Found,
+		s.sum.Duplicates, s.sum.Lost, s.sum.Drift, s.sum.Errors, s.sum.Leaked, clock.System{}.Now().Sub(s.start).Seconds())
 	table.Lock()
 	defer table.Unlock()
 	table.rows = append(table.rows, row)
@@ -146,7 +148,7 @@ func printTable(context.Context) error {
 	if scale() == 0 || len(table.rows) == 0 {
 		return nil
 	}
-	head := "| suite | trials | sessions expected | found | duplicates | lost | drift, s | errors | took, s |"
+	head := "| suite | trials | sessions expected | found | duplicates | lost | drift, s | errors | leaked | took, s |"
 	rule := strings.Repeat("| --- ", strings.Count(head, "|")-1) + "|"
 	_, err := fmt.Printf("\n%s\n%s\n%s\n\n", head, rule, strings.Join(table.rows, "\n"))
 	return err

@@ -1,0 +1,161 @@
+package tests
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/account"
+	"github.com/commma/commma/internal/admission"
+	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/health"
+	"github.com/commma/commma/internal/httpapi"
+	"github.com/commma/commma/internal/ingest"
+	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/outbox"
+	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/redisconn"
+	"github.com/commma/commma/internal/sessions"
+	"github.com/commma/commma/internal/store"
+)
+
+// nodeConfig is what an API inside the test has otherwise than serve.
+type nodeConfig struct {
+	database, rdb string
+	ttl           time.Duration // of cached modes
+	modeClock     clock.Clock   // by which the cache judges a fill's age; nil is the system's
+	hook          redis.Hook    // on all that goes to Redis; optional
+	edits         edits         // made to all that ingest sends to Postgres
+	aggregate     bool          // finalize without pause
+	patient       bool          // give Redis far more time than serve does, so that no write to it is given up
+}
+
+// startNode wires the API as serve does, inside the test, and returns its URL. It ends with the test.
+func startNode(t *testing.T, cfg nodeConfig) string {
+	t.Helper()
+	pool, err := store.Open(t.Context(), cfg.database, store.Options{AppName: "node", MaxConns: 16, Tracer: cfg.edits})
+	require.NoError(t, err)
+	rdb, err := redisconn.New(cfg.rdb)
+	require.NoError(t, err)
+	if cfg.hook != nil {
+		rdb.AddHook(cfg.hook)
+	}
+	finalizer := aggregate.NewFinalizer(outbox.Enqueue)
+	server, writer := wireNode(t, pool, rdb, cfg, finalizer)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	writerCtx, stopWriter := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = writer.Run(writerCtx) })
+	running.Go(func() {
+		defer stopWriter()
+		_ = server.Serve(ctx, listener)
+	})
+	if cfg.aggregate {
+		a := aggregate.New(pool, finalizer, clock.System{}, nopLogger(), 4)
+		running.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = a.Cycle(ctx, nil)
+				_ = clock.Sleep(ctx, 20*time.Millisecond)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		_ = rdb.Close()
+		pool.Close()
+	})
+	return "http://" + listener.Addr().String()
+}
+
+func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg nodeConfig, f *aggregate.Finalizer) (*httpapi.Server, *ingest.Writer) {
+	t.Helper()
+	system := clock.System{}
+	if cfg.modeClock == nil {
+		cfg.modeClock = system
+	}
+	modes := privacy.NewCache(rdb, cfg.modeClock, cfg.ttl)
+	admitConfig := admission.DefaultConfig()
+	admitConfig.PerHour = map[admission.Scope]int{admission.ScopeIngest: 0, admission.ScopeRead: 0, admission.ScopeWrite: 0}
+	admitConfig.BreakerOpen = 50 * time.Millisecond // a failure is part of the trial, not the end of it
+	accountConfig := account.Config{}
+	if cfg.patient {
+		admitConfig.RedisTimeout = 50 * time.Second
+		accountConfig.CacheTimeout = 5 * time.Second
+	}
+	admit, err := admission.New(admitConfig, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Clock: system, Log: nopLogger()})
+	require.NoError(t, err)
+	keys := languages.Keys()
+	publisher := outbox.New(pool, leaderboard.NewBoards(rdb), leaderboard.NewBuilder(pool, rdb, keys, nopLogger()), keys)
+	accounts, err := account.New(accountConfig, account.Deps{
+		DB: pool, Modes: modes, Clock: system, Log: nopLogger(),
+		FinalizeFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+			_, err := f.FinalizeTx(ctx, tx, id, nil)
+			return err
+		},
+		DeleteSessionFunc: f.DeleteSessionTx,
+		ForgetFunc:        admit.Forget,
+		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
+			return outbox.Enqueue(ctx, tx, id, version)
+		},
+		PublishFunc: func(ctx context.Context, id uuid.UUID) error { return publisher.PublishUsers(ctx, system.Now(), id) },
+	})
+	require.NoError(t, err)
+	writer := ingest.NewWriter(pool, nopLogger(), ingest.DefaultWriterConfig())
+	server, err := httpapi.New(httpapi.Deps{
+		Admission: admit, Events: writer, Accounts: accounts,
+		Boards:   leaderboard.NewReader(pool, rdb, leaderboard.ReaderConfig{}),
+		Sessions: sessions.NewReader(pool), Postgres: pool, Redis: health.NewRedis(rdb), Languages: languages.New(),
+		Metrics: prometheus.NewRegistry(), Clock: system, Logger: nopLogger(),
+	}, httpapi.Config{DrainTimeout: time.Second})
+	require.NoError(t, err)
+	return server, writer
+}
+
+// edits take a guard out of the statements that ingest sends: a tracer sees a pipeline before pgx does, and may change it.
+type edits []*edit
+
+// edit replaces a text in statements.
+type edit struct {
+	old, new string
+	made     atomic.Int64
+}
+
+func (e edits) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	storing := false
+	for _, q := range data.Batch.QueuedQueries {
+		storing = storing || strings.Contains(q.SQL, "commma.admitted")
+	}
+	for _, edit := range e {
+		for _, q := range data.Batch.QueuedQueries {
+			if storing && strings.Contains(q.SQL, edit.old) {
+				q.SQL = strings.ReplaceAll(q.SQL, edit.old, edit.new)
+				edit.made.Add(1)
+			}
+		}
+	}
+	return ctx
+}
+
+func (edits) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (edits) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+func (edits) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (edits) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
