@@ -116,7 +116,7 @@ func (s *sequence) drawBatch(u *modelUser) []sent {
 	if len(events) > 1 && rapid.Bool().Draw(s.T, "shuffled") {
 		events = rapid.Permutation(events).Draw(s.T, "order")
 	}
-	if len(events) > 0 && rapid.IntRange(0, 3).Draw(s.T, "doubled") == 0 {
+	if len(events) > 0 && s.oneIn(4, "doubled") {
 		events = append(events, events[0], events[len(events)/2])
 	}
 	return events
@@ -163,7 +163,7 @@ func (s *sequence) took(u *modelUser, batch []sent, status int, answer string) {
 // drawNow is what replaces the clock for the decision what has ended: nil for the real one, after which everything has.
 func (s *sequence) drawNow() *time.Time {
 	u := s.drawUser()
-	if len(u.sent) == 0 || rapid.IntRange(0, 2).Draw(s.T, "clock") > 0 {
+	if len(u.sent) == 0 || !s.oneIn(3, "clock") {
 		return nil
 	}
 	at := rapid.SampledFrom(u.sent).Draw(s.T, "now is after")
@@ -226,17 +226,9 @@ func (s *sequence) cycleAndUpload() {
 	s.observe(nil, false, false)
 }
 
-// roundTrips are at which a process is killed: beyond the last of them it has come to its end.
-var roundTrips = func() (out []int) {
-	for n := range 40 {
-		out = append(out, n+1)
-	}
-	return out
-}()
-
 // killed runs something in a process that is cut off from its servers at a round trip, and is no more.
 func (s *sequence) killed(do func(ctx context.Context, w *modelWorker)) {
-	at, after := rapid.SampledFrom(roundTrips).Draw(s.T, "round trip"), rapid.Bool().Draw(s.T, "after its answer")
+	at, after := 1+below(32).Draw(s.T, "round trip"), rapid.Bool().Draw(s.T, "after its answer")
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
 	crash := &crashPoint{after: after, kill: cancel}
@@ -288,7 +280,7 @@ func (s *sequence) flush() { require.NoError(s, s.lane.rdb.FlushAll(s.Context())
 func (s *sequence) deleteSession() {
 	s.buryBuilder()
 	u := s.drawUser()
-	if aliases := u.lineage.Aliases(); len(aliases) > 0 && rapid.IntRange(0, 2).Draw(s.T, "alias") == 0 {
+	if aliases := u.lineage.Aliases(); len(aliases) > 0 && s.oneIn(3, "alias") {
 		alias := rapid.SampledFrom(aliases).Draw(s.T, "absorbed")
 		status, answer := s.send(u, http.MethodDelete, "/v1/sessions/"+alias, "")
 		require.Equal(s, http.StatusConflict, status, answer)
@@ -397,7 +389,7 @@ func (s *sequence) setZone(u *modelUser, zone string) {
 }
 
 func (s *sequence) eraseOne() {
-	if rapid.IntRange(0, 3).Draw(s.T, "really") == 0 {
+	if s.oneIn(4, "really") {
 		s.erase(s.drawUser())
 	}
 }
@@ -417,7 +409,7 @@ func (s *sequence) erase(u *modelUser) {
 
 // killOnUpload kills the server while an upload is on its way. The client hears nothing and sends the batch again.
 func (s *sequence) killOnUpload() {
-	if rapid.IntRange(0, 5).Draw(s.T, "really") > 0 {
+	if !s.oneIn(12, "really") {
 		s.upload()
 		return
 	}

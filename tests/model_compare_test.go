@@ -273,7 +273,7 @@ func (s *sequence) compareMe(u *modelUser, streak model.Streak) {
 func (s *sequence) present() {
 	u := s.drawUser()
 	began := clock.System{}.Now().Unix()
-	if rapid.IntRange(0, 3).Draw(s.T, "open for a day") == 0 {
+	if s.oneIn(4, "open for a day") {
 		s.note("open for a day")
 		var batch []sent
 		for at := began - 400; at > began-90_000; at -= 890 {
@@ -325,7 +325,7 @@ func (s *sequence) found() (t tally) {
 // leave erases the users, now and then, and none of them may leave anything behind. The others stay: on a board there is
 // always somebody else.
 func (s *sequence) leave() {
-	if rapid.IntRange(0, 3).Draw(s.T, "leave") > 0 {
+	if !s.oneIn(8, "leave") {
 		return
 	}
 	s.note("leave")

@@ -22,10 +22,7 @@ var modelLanguages = []language{
 	{"C", "c", true}, {"c++", "c++", true}, {"C#", "c#", true}, {"Our  DSL", "our dsl", false}, {"", model.Unknown, false},
 }
 
-// boardLanguages are those of modelLanguages that have boards, and "" for the board of all.
-var boardLanguages = []string{"", "go", "typescript", "javascript", "c", "c++", "c#"}
-
-// place is a zone, and instants at which its date or its clocks change.
+// zonePlace is a zone, and instants at which its date or its clocks change.
 type zonePlace struct {
 	zone    string
 	anchors []string
@@ -147,6 +144,23 @@ var (
 	drawKeys       = rapid.SampledFrom([]map[string]int64{nil, nil, {"a": 1}, {"a": 2, "Enter": 1}})
 )
 
+// below draws each of 0 to n-1, n at most 32, about as often as the others. rapid's own numbers are mostly small ones.
+func below(n int) *rapid.Generator[int] {
+	return rapid.Custom(func(t *rapid.T) int {
+		v := 0
+		for range 8 {
+			v *= 2
+			if rapid.Bool().Draw(t, "bit") {
+				v++
+			}
+		}
+		return v % n
+	})
+}
+
+// oneIn is true once in n times.
+func (s *sequence) oneIn(n int, what string) bool { return below(n).Draw(s.T, what) == n-1 }
+
 // drawEvent is an event of a user at a second.
 func (s *sequence) drawEvent(u *modelUser, second int64) sent {
 	e := sent{id: modelIDs[len(u.sent)%len(modelIDs)], ms: second*1000 + drawMS.Draw(s.T, "ms")}
@@ -164,7 +178,8 @@ func (s *sequence) drawContent(e *sent) {
 // drawEvents is events of a user of one kind: a new run around one of the user's anchors, events beside, in or between
 // those that were sent, the same once more, or the same id and instant with another content.
 func (s *sequence) drawEvents(u *modelUser) (out []sent) {
-	kind := rapid.SampledFrom([]string{"run", "run", "late", "late", "again", "differing", "same id", "day"}).Draw(s.T, "kind")
+	kinds := []string{"run", "run", "run", "late", "late", "late", "again", "differing", "differing", "same id", "day"}
+	kind := kinds[below(len(kinds)).Draw(s.T, "kind")]
 	if len(u.sent) == 0 {
 		kind = "run"
 	}

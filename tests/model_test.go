@@ -148,14 +148,14 @@ func (l *lane) run(t *rapid.T) {
 	l.runs++
 	l.dirty = true
 	s.setUp()
-	for range rapid.SampledFrom([]int{2, 6, 10, 14, 18, 22}).Draw(t, "actions") {
-		a := rapid.SampledFrom(modelActions).Draw(t, "action")
+	for range 2 + below(18).Draw(t, "actions") {
+		a := modelActions[below(len(modelActions)).Draw(t, "action")]
 		s.note("%s", a.name)
 		a.do(s)
 	}
 	s.settle(nil)
 	s.compare()
-	if rapid.IntRange(0, 2).Draw(t, "present") == 0 {
+	if s.oneIn(4, "present") {
 		s.present()
 	}
 	found := s.found()

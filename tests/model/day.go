@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -34,13 +35,24 @@ func LocalDay(second int64, zone string) Day {
 }
 
 func local(second int64, zone string) (day Day, offset int) {
+	t := time.Unix(second, 0).In(location(zone))
+	_, offset = t.Zone()
+	return dateOf(t.Date()), offset
+}
+
+// loaded keeps zones, which would be read from a file for each second.
+var loaded sync.Map
+
+func location(zone string) *time.Location {
+	if loc, ok := loaded.Load(zone); ok {
+		return loc.(*time.Location)
+	}
 	loc, err := time.LoadLocation(zone) //nolint:forbidigo // the model shares nothing with the program that it judges
 	if err != nil {
 		panic(err) // the tests name only zones that exist
 	}
-	t := time.Unix(second, 0).In(loc)
-	_, offset = t.Zone()
-	return dateOf(t.Date()), offset
+	loaded.Store(zone, loc)
+	return loc
 }
 
 // Period is a kind of stretch that totals are kept for.
