@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	cacheRounds = 4_000
+	cacheRounds = 2_000
 	cacheSample = 36
 	// With cacheTTL a fill that was read half of it ago is too old. It is far more than a slow Redis takes here.
 	cacheTTL = time.Second
