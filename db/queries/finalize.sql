@@ -46,7 +46,9 @@ SELECT starts_on, seconds FROM totals
 WHERE user_id = sqlc.arg(user_id) AND period = 'day' AND lang = '' AND starts_on = ANY (sqlc.arg(days)::date[]);
 
 -- name: FinalizeGetEvents :many
-SELECT seq, id, ts, lang, keystrokes, lines, project, file, key_freq FROM events WHERE user_id = $1;
+-- One row over what the caller can take tells that there are too many; the rest need not be sent.
+SELECT seq, id, ts, lang, keystrokes, lines, project, file, key_freq FROM events
+WHERE user_id = sqlc.arg(user_id) LIMIT sqlc.arg(max_rows)::bigint;
 
 -- name: FinalizeGetHotRuns :many
 -- Read before the events: whatever a row stands for was committed with it, so the later read of the events sees it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"time"
 
@@ -132,7 +133,7 @@ func (f *Finalizer) readHot(ctx context.Context, tx pgx.Tx, userID uuid.UUID, ma
 		return nil, fmt.Errorf("read hot runs: %w", err)
 	}
 	hot := &hotSet{marks: marks}
-	rows, err := tx.Query(ctx, dbsqlc.FinalizeGetEvents, userID)
+	rows, err := tx.Query(ctx, dbsqlc.FinalizeGetEvents, userID, int64(min(maxEvents, math.MaxInt-1))+1)
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}

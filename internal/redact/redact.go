@@ -16,10 +16,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/redis/go-redis/v9"
 )
@@ -145,8 +147,8 @@ func word(s string) string {
 	return "?"
 }
 
-// Attr is a slog.HandlerOptions.ReplaceAttr: it logs errors as Error has them, whoever logs them, and names other values
-// that are not plain by their type alone. It is the one place through which whatever a process logs must go.
+// Attr is a slog.HandlerOptions.ReplaceAttr: it logs errors as Error has them, whoever logs them, and names values that are
+// neither texts, numbers, times nor ids by their type alone. It is the one place through which whatever a process logs must go.
 func Attr(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindAny {
 		return a
@@ -156,7 +158,13 @@ func Attr(_ []string, a slog.Attr) slog.Attr {
 		return slog.String(a.Key, Error(v))
 	case nil, slog.Level, *slog.Source:
 		return a
-	default:
-		return slog.String(a.Key, fmt.Sprintf("(%T)", v))
+	case uuid.UUID:
+		return slog.String(a.Key, v.String())
 	}
+	switch v := reflect.ValueOf(a.Value.Any()); v.Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64, reflect.String:
+		return a // a name of a kind, a day: as much as a plain text or number
+	}
+	return slog.String(a.Key, fmt.Sprintf("(%T)", a.Value.Any()))
 }

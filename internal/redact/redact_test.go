@@ -15,9 +15,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/calendar"
 )
 
 // secret has no character that would give it away.
@@ -102,12 +105,15 @@ func TestAttr(t *testing.T) {
 			var out bytes.Buffer
 			log := slog.New(handler(&out, &slog.HandlerOptions{ReplaceAttr: Attr, AddSource: true}))
 			log.With("err", pgError()).WithGroup("g").Warn("failed", slog.Group("inner", slog.Any("why", pgError())),
-				"body", []byte(secret), "row", struct{ File string }{secret}, "n", 7, "nothing", nil)
+				"body", []byte(secret), "row", struct{ File string }{secret}, "n", 7, "nothing", nil, "user_id", uuid.Max, "period", calendar.PeriodWeek, "day", calendar.Date(2026, 6, 15))
 			require.NotContains(t, out.String(), secret)
 			require.Equal(t, 2, strings.Count(out.String(), "SQLSTATE 23514"), out.String())
 			require.Contains(t, out.String(), "WARN")
 			require.Contains(t, out.String(), "redact_test.go")
 			require.Contains(t, out.String(), "([]uint8)")
+			require.Contains(t, out.String(), uuid.Max.String())
+			require.Contains(t, out.String(), "week")
+			require.Contains(t, out.String(), "2026-06-15")
 		})
 	}
 }

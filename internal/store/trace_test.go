@@ -139,7 +139,7 @@ func TestFailedQueriesAreLoggedWithoutTheirArguments(t *testing.T) {
 			_, err := pool.CopyFrom(t.Context(), pgx.Identifier{"kept"}, []string{"file"}, pgx.CopyFromRows([][]any{{traceSecret}}))
 			return err
 		}},
-		{"given up", "select", "57014", false, func() error {
+		{"given up", "set", "57014", false, func() error {
 			_, err := pool.Exec(t.Context(), `SET statement_timeout = 1; SELECT pg_sleep(5), '`+traceSecret+`'`)
 			return err
 		}},
@@ -152,9 +152,6 @@ func TestFailedQueriesAreLoggedWithoutTheirArguments(t *testing.T) {
 			if line["level"] == "WARN" {
 				warned = append(warned, line)
 			}
-		}
-		if tt.name == "given up" {
-			tt.query = "set"
 		}
 		require.Len(t, warned, 1, tt.name)
 		require.Equal(t, tt.state, warned[0]["sqlstate"], tt.name)

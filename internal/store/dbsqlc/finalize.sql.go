@@ -151,7 +151,8 @@ func (q *Queries) FinalizeGetDayTotals(ctx context.Context, db DBTX, userID uuid
 }
 
 const FinalizeGetEvents = `-- name: FinalizeGetEvents :many
-SELECT seq, id, ts, lang, keystrokes, lines, project, file, key_freq FROM events WHERE user_id = $1
+SELECT seq, id, ts, lang, keystrokes, lines, project, file, key_freq FROM events
+WHERE user_id = $1 LIMIT $2::bigint
 `
 
 type FinalizeGetEventsRow struct {
@@ -166,8 +167,9 @@ type FinalizeGetEventsRow struct {
 	KeyFreq    *string
 }
 
-func (q *Queries) FinalizeGetEvents(ctx context.Context, db DBTX, userID uuid.UUID) ([]FinalizeGetEventsRow, error) {
-	rows, err := db.Query(ctx, FinalizeGetEvents, userID)
+// One row over what the caller can take tells that there are too many; the rest need not be sent.
+func (q *Queries) FinalizeGetEvents(ctx context.Context, db DBTX, userID uuid.UUID, maxRows int64) ([]FinalizeGetEventsRow, error) {
+	rows, err := db.Query(ctx, FinalizeGetEvents, userID, maxRows)
 	if err != nil {
 		return nil, err
 	}
