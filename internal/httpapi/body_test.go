@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/httpapi/api"
+	"github.com/commma/commma/internal/sessions"
 )
 
 // upload is a connection on which an upload has begun.
@@ -119,10 +121,12 @@ func TestTooLargeIsAnsweredAtOnce(t *testing.T) {
 // An answer is never much larger than its request.
 func TestAnswersAreNotEscapedForHTML(t *testing.T) {
 	t.Parallel()
-	b := setup(t, &fake{})
 	nasty := strings.Repeat("<", 64)
-	got := b.call(t, http.MethodPatch, "/v1/me", `{"`+nasty+`":1}`, signedIn())
-	require.Equal(t, http.StatusBadRequest, got.status)
+	b := setup(t, &fake{get: func(uuid.UUID) (*sessions.Detail, error) {
+		return &sessions.Detail{Files: []sessions.File{{Path: nasty}}}, nil
+	}})
+	got := b.call(t, http.MethodGet, "/v1/sessions/"+uuid.NewString(), "", signedIn())
+	require.Equal(t, http.StatusOK, got.status)
 	require.Contains(t, got.body, nasty)
 	require.Equal(t, byte('}'), got.body[len(got.body)-1])
 	require.Equal(t, "nosniff", got.header.Get("X-Content-Type-Options"))
