@@ -105,7 +105,10 @@ func TestLeavingFullIsAFewStatementsAndOneUsersLocks(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- writer.Run(ctx) }()
-	t.Cleanup(func() { stop(); <-done })
+	t.Cleanup(func() {
+		stop()
+		<-done
+	})
 
 	other := b.mustUser(t, activity.ModeFull)
 	var took []int

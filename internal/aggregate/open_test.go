@@ -59,8 +59,6 @@ func TestOpenRunsAreThoseOfAFinalize(t *testing.T) {
 	})
 }
 
-type markRow struct{ First, Last int64 }
-
 // A user with more events than may be finalized on the spot: what is open goes, to the event, and what has ended stays,
 // is still due, and becomes the sessions that it would have become.
 func TestDropOpenOfAHeavyUser(t *testing.T) {

@@ -43,7 +43,7 @@ func each(err error, fn func(error)) {
 		return
 	}
 	fn(err)
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // one layer at a time
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {
 			each(e, fn)
 		}

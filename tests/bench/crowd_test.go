@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -143,11 +142,4 @@ func count(b *testing.B, db *pgxpool.Pool, table string) (n int) {
 	b.Helper()
 	require.NoError(b, db.QueryRow(b.Context(), `SELECT count(*) FROM `+table).Scan(&n))
 	return n
-}
-
-func thousands(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%dk", n/1000)
 }
