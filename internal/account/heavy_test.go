@@ -107,7 +107,7 @@ func TestLeavingFullIsAFewStatementsAndOneUsersLocks(t *testing.T) {
 	go func() { done <- writer.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		<-done
+		require.NoError(t, <-done)
 	})
 
 	other := b.mustUser(t, activity.ModeFull)
