@@ -69,6 +69,7 @@ CREATE TABLE counter_deltas (
     owner_id   uuid NOT NULL,
     session_id uuid NOT NULL,
     seq        bigint GENERATED ALWAYS AS IDENTITY (CACHE 64),
+    at         timestamptz NOT NULL DEFAULT now(),
     kudos      integer NOT NULL DEFAULT 0,
     comments   integer NOT NULL DEFAULT 0,
     PRIMARY KEY (owner_id, session_id, seq)

@@ -20,21 +20,34 @@ import (
 // EnqueueFunc leaves word, in the transaction that changed a user's totals, that boards must follow.
 type EnqueueFunc func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, version int64) error
 
+// Attached is what another domain does about what it keeps of sessions, in the transaction that changes them and after it
+// changed them. The database handle may queue statements instead of running them: they must not want a result. All three
+// functions are needed.
+type Attached struct {
+	// Made: these sessions are new.
+	Made func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, ids []uuid.UUID) error
+	// Absorbed: these sessions have become part of the heir, to whom what they had belongs from now on.
+	Absorbed func(ctx context.Context, db dbsqlc.DBTX, userID, heir uuid.UUID, absorbed []uuid.UUID) error
+	// Deleted: nothing is left of these sessions.
+	Deleted func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, ids []uuid.UUID) error
+}
+
 // lockFunc takes a user's writer lock for the rest of the transaction and says whether it got it.
 type lockFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (bool, error)
 
 // Finalizer turns the ended runs of one user at a time into sessions. It is safe for concurrent use, also of the same
 // user: whoever does not get the user's writer lock leaves the user alone.
 type Finalizer struct {
-	enqueue EnqueueFunc
-	newID   func() uuid.UUID
-	lock    lockFunc
-	queries *dbsqlc.Queries
+	enqueue  EnqueueFunc
+	attached []Attached
+	newID    func() uuid.UUID
+	lock     lockFunc
+	queries  *dbsqlc.Queries
 }
 
-// NewFinalizer makes a Finalizer that announces changed totals through enqueue.
-func NewFinalizer(enqueue EnqueueFunc) *Finalizer {
-	return &Finalizer{enqueue: enqueue, newID: uuid.New, queries: dbsqlc.New(), lock: store.TryWriterLock}
+// NewFinalizer makes a Finalizer that announces changed totals through enqueue, and sessions to what is attached to them.
+func NewFinalizer(enqueue EnqueueFunc, attached ...Attached) *Finalizer {
+	return &Finalizer{enqueue: enqueue, attached: attached, newID: uuid.New, queries: dbsqlc.New(), lock: store.TryWriterLock}
 }
 
 // Result is what finalizing a user did.
@@ -114,7 +127,7 @@ func (f *Finalizer) finalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	if err != nil {
 		return Result{}, err
 	}
-	w := &writer{tx: tx, userID: userID, queries: f.queries, enqueue: f.enqueue}
+	w := f.writer(tx, userID)
 	if err := w.replace(ctx, user, &p); err != nil {
 		return Result{}, err
 	}
