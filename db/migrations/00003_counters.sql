@@ -34,13 +34,15 @@ CREATE TABLE view_days (
     PRIMARY KEY (user_id, day)
 ) WITH (fillfactor = 70);
 
--- Flushes that were applied: a flush id that stands here is not applied again. A flush older than a day is never
--- applied, so that its id may be forgotten after a week.
+-- Flushes that were applied: a flush id that stands here is not applied again. Each source forgets its own after a week,
+-- except those that Redis still holds a batch of.
 CREATE TABLE flushes (
     id         uuid PRIMARY KEY,
+    source     text NOT NULL DEFAULT '',
     applied_at timestamptz NOT NULL DEFAULT now()
 );
-CREATE INDEX flushes_applied_at ON flushes (applied_at);
+CREATE INDEX flushes_applied_at ON flushes (source, applied_at);
+COMMENT ON COLUMN flushes.applied_at IS 'when it was applied, or last found to be applied already';
 
 CREATE TABLE kudos (
     owner_id   uuid NOT NULL,

@@ -47,7 +47,7 @@ func (a *Arms) Arm(ctx context.Context, record uuid.UUID) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.CallTimeout)
 	defer cancel()
 	keys := []string{a.keys[shardOf(record, len(a.keys))].due}
-	mine, err := armScript.Run(ctx, a.deps.Redis, keys, record.String(), a.cfg.Delay.Milliseconds(), a.cfg.Grace.Milliseconds()).Bool()
+	mine, err := debounceArmScript.Run(ctx, a.deps.Redis, keys, record.String(), a.cfg.Delay.Milliseconds(), a.cfg.Grace.Milliseconds()).Bool()
 	if mine || err != nil {
 		a.later(record)
 	}

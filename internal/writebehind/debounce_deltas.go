@@ -47,7 +47,7 @@ func (d *Deltas) Add(ctx context.Context, record uuid.UUID, n int64) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.CallTimeout)
 	defer cancel()
 	k := d.keys[shardOf(record, len(d.keys))]
-	mine, err := addScript.Run(ctx, d.deps.Redis, []string{k.deltas, k.due},
+	mine, err := debounceAddScript.Run(ctx, d.deps.Redis, []string{k.deltas, k.due},
 		record.String(), n, d.cfg.Delay.Milliseconds(), d.cfg.Grace.Milliseconds()).Bool()
 	if err != nil {
 		return fmt.Errorf("add delta: %w", err)

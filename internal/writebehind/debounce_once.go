@@ -10,6 +10,9 @@ import (
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
+// debounceSource is under which name the ids stand in flushes.
+const debounceSource = "debounce"
+
 const (
 	// maxFlushAge is how old a flush may be when it is applied. A process may be stopped between taking a flush and applying
 	// it, and be woken when everybody has forgotten the flush's id.
@@ -27,15 +30,15 @@ const (
 // an hour later what it held may be counted otherwise.
 func Once(ctx context.Context, tx dbsqlc.DBTX, flush uuid.UUID, takenAt time.Time) (bool, error) {
 	q := dbsqlc.New()
-	args := dbsqlc.FlushInsertParams{ID: flush, TakenAt: takenAt, AgeS: int64(maxFlushAge.Seconds())}
-	n, err := q.FlushInsert(ctx, tx, args)
+	args := dbsqlc.DebounceRecordParams{ID: flush, Source: debounceSource, TakenAt: takenAt, AgeS: int64(maxFlushAge.Seconds())}
+	n, err := q.DebounceRecord(ctx, tx, args)
 	if err != nil {
 		return false, fmt.Errorf("record flush: %w", err)
 	}
 	if n == 1 {
 		return true, nil
 	}
-	row, err := q.FlushKnown(ctx, tx, dbsqlc.FlushKnownParams{ID: flush, TakenAt: takenAt, AgeS: int64(lapseFlush.Seconds())})
+	row, err := q.DebounceKnown(ctx, tx, dbsqlc.DebounceKnownParams{ID: flush, TakenAt: takenAt, AgeS: int64(lapseFlush.Seconds())})
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("look for flush: %w", err)
@@ -50,7 +53,7 @@ func Once(ctx context.Context, tx dbsqlc.DBTX, flush uuid.UUID, takenAt time.Tim
 
 // forgetFlushes forgets ids that nobody can ask for any more.
 func forgetFlushes(ctx context.Context, db dbsqlc.DBTX) error {
-	if _, err := dbsqlc.New().FlushDeleteOld(ctx, db, int64(keepFlushes.Seconds())); err != nil {
+	if _, err := dbsqlc.New().DebounceForget(ctx, db, debounceSource, int64(keepFlushes.Seconds())); err != nil {
 		return fmt.Errorf("forget old flushes: %w", err)
 	}
 	return nil

@@ -12,34 +12,34 @@ import (
 )
 
 //go:embed lua/debounce_add.lua
-var addLua string
+var debounceAddLua string
 
 //go:embed lua/debounce_arm.lua
-var armLua string
+var debounceArmLua string
 
 //go:embed lua/debounce_take.lua
-var takeLua string
+var debounceTakeLua string
 
 //go:embed lua/debounce_done.lua
-var doneLua string
+var debounceDoneLua string
 
 //go:embed lua/debounce_back.lua
-var backLua string
+var debounceBackLua string
 
 //go:embed lua/debounce_left.lua
-var leftLua string
+var debounceLeftLua string
 
 //go:embed lua/debounce_flush.lua
-var flushLua string
+var debounceFlushLua string
 
 var (
-	addScript   = redis.NewScript(addLua)
-	armScript   = redis.NewScript(armLua)
-	takeScript  = redis.NewScript(takeLua)
-	doneScript  = redis.NewScript(doneLua)
-	backScript  = redis.NewScript(backLua)
-	leftScript  = redis.NewScript(leftLua)
-	flushScript = redis.NewScript(flushLua)
+	debounceAddScript   = redis.NewScript(debounceAddLua)
+	debounceArmScript   = redis.NewScript(debounceArmLua)
+	debounceTakeScript  = redis.NewScript(debounceTakeLua)
+	debounceDoneScript  = redis.NewScript(debounceDoneLua)
+	debounceBackScript  = redis.NewScript(debounceBackLua)
+	debounceLeftScript  = redis.NewScript(debounceLeftLua)
+	debounceFlushScript = redis.NewScript(debounceFlushLua)
 )
 
 // Flush is deltas that were taken together and are applied together, once.
@@ -56,14 +56,14 @@ func (k debounceKeys) take(ctx context.Context, rdb redis.UniversalClient, recor
 	if err != nil {
 		return f, nil, fmt.Errorf("make flush id: %w", err)
 	}
-	answer, err := takeScript.Run(ctx, rdb, []string{k.deltas, k.due, k.processing}, args(id, records)...).Slice()
+	answer, err := debounceTakeScript.Run(ctx, rdb, []string{k.deltas, k.due, k.processing}, debounceArgs(id, records)...).Slice()
 	if err != nil {
 		return f, nil, fmt.Errorf("take deltas: %w", err)
 	}
 	if len(answer) != 3 {
 		return f, nil, fmt.Errorf("take deltas: %w", errDebounceAnswer)
 	}
-	if f, err = readFlush(id, answer[0], answer[1]); err != nil {
+	if f, err = readDebounceFlush(id, answer[0], answer[1]); err != nil {
 		return f, nil, fmt.Errorf("take deltas: %w", err)
 	}
 	held, err = readIDs(answer[2])
@@ -72,19 +72,19 @@ func (k debounceKeys) take(ctx context.Context, rdb redis.UniversalClient, recor
 
 // flush reads what stands of a flush; it has no records when nothing does.
 func (k debounceKeys) flush(ctx context.Context, rdb redis.UniversalClient, id uuid.UUID) (Flush, error) {
-	answer, err := flushScript.Run(ctx, rdb, []string{k.processing}, id.String()).Slice()
+	answer, err := debounceFlushScript.Run(ctx, rdb, []string{k.processing}, id.String()).Slice()
 	if err != nil {
 		return Flush{}, fmt.Errorf("read flush: %w", err)
 	}
 	if len(answer) != 2 {
 		return Flush{ID: id}, nil
 	}
-	return readFlush(id, answer[0], answer[1])
+	return readDebounceFlush(id, answer[0], answer[1])
 }
 
 // done forgets a flush that was applied.
 func (k debounceKeys) done(ctx context.Context, rdb redis.UniversalClient, f Flush) error {
-	if err := doneScript.Run(ctx, rdb, []string{k.processing}, args(f.ID, f.Records)...).Err(); err != nil {
+	if err := debounceDoneScript.Run(ctx, rdb, []string{k.processing}, debounceArgs(f.ID, f.Records)...).Err(); err != nil {
 		return fmt.Errorf("forget flush: %w", err)
 	}
 	return nil
@@ -92,7 +92,7 @@ func (k debounceKeys) done(ctx context.Context, rdb redis.UniversalClient, f Flu
 
 // back gives the deltas of a flush back that will never be applied.
 func (k debounceKeys) back(ctx context.Context, rdb redis.UniversalClient, f Flush) error {
-	if err := backScript.Run(ctx, rdb, []string{k.deltas, k.due, k.processing}, args(f.ID, f.Records)...).Err(); err != nil {
+	if err := debounceBackScript.Run(ctx, rdb, []string{k.deltas, k.due, k.processing}, debounceArgs(f.ID, f.Records)...).Err(); err != nil {
 		return fmt.Errorf("give flush back: %w", err)
 	}
 	return nil
@@ -100,7 +100,7 @@ func (k debounceKeys) back(ctx context.Context, rdb redis.UniversalClient, f Flu
 
 // left is what has been left behind for the given time: records that are due, and flushes that were taken.
 func (k debounceKeys) left(ctx context.Context, rdb redis.UniversalClient, grace time.Duration, most int) (due, flushes []uuid.UUID, err error) {
-	answer, err := leftScript.Run(ctx, rdb, []string{k.due, k.processing}, grace.Milliseconds(), most).Slice()
+	answer, err := debounceLeftScript.Run(ctx, rdb, []string{k.due, k.processing}, grace.Milliseconds(), most).Slice()
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for what was left: %w", err)
 	}
@@ -114,7 +114,7 @@ func (k debounceKeys) left(ctx context.Context, rdb redis.UniversalClient, grace
 	return due, flushes, err
 }
 
-func args(id uuid.UUID, records []uuid.UUID) []any {
+func debounceArgs(id uuid.UUID, records []uuid.UUID) []any {
 	list := make([]any, 0, len(records)+1)
 	list = append(list, id.String())
 	for _, r := range records {
@@ -124,7 +124,7 @@ func args(id uuid.UUID, records []uuid.UUID) []any {
 }
 
 // readFlush reads when, and record, delta, record, delta...
-func readFlush(id uuid.UUID, when, pairs any) (Flush, error) {
+func readDebounceFlush(id uuid.UUID, when, pairs any) (Flush, error) {
 	f := Flush{ID: id}
 	ms, err := readNumber(when)
 	if err != nil {

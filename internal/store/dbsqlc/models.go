@@ -83,7 +83,9 @@ type FinalizeFailure struct {
 }
 
 type Flush struct {
-	ID        uuid.UUID
+	ID     uuid.UUID
+	Source string
+	// when it was applied, or last found to be applied already
 	AppliedAt time.Time
 }
 
