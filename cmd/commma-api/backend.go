@@ -74,7 +74,7 @@ func openBackend(ctx context.Context, p *program, f storeFlags, parallel int) (*
 		return nil, err
 	}
 	b.checkRedis(ctx)
-	b.finalizer = aggregate.NewFinalizer(outbox.Enqueue, engagementAttached)
+	b.finalizer = aggregate.NewFinalizer(outbox.Enqueue, followSessions)
 	b.aggregator = aggregate.New(pool, b.finalizer, b.clock, b.log, parallel)
 	b.pruner = aggregate.NewPruner(pool, aggregate.PruneConfig{})
 	keys := languages.Keys()

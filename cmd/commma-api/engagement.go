@@ -10,14 +10,17 @@ import (
 
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/engagement"
+	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/writebehind"
 )
 
-// engagementAttached has what people did to sessions follow them.
-var engagementAttached = aggregate.Attached{
-	Made:     engagement.SessionsMade,
-	Absorbed: engagement.SessionsAbsorbed,
-	Deleted:  engagement.SessionsDeleted,
+// followSessions has what people did to sessions follow them.
+func followSessions(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, c aggregate.Changed) error {
+	merged := make([]engagement.Merge, len(c.Merged))
+	for i, m := range c.Merged {
+		merged[i] = engagement.Merge(m)
+	}
+	return engagement.SessionsChanged(ctx, db, userID, c.Made, merged, c.Deleted)
 }
 
 // debounced are the counters of sessions that are flushed seconds after they changed.

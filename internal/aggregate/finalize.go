@@ -20,17 +20,22 @@ import (
 // EnqueueFunc leaves word, in the transaction that changed a user's totals, that boards must follow.
 type EnqueueFunc func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, version int64) error
 
-// Attached is what another domain does about what it keeps of sessions, in the transaction that changes them and after it
-// changed them. The database handle may queue statements instead of running them: they must not want a result. All three
-// functions are needed.
-type Attached struct {
-	// Made: these sessions are new.
-	Made func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, ids []uuid.UUID) error
-	// Absorbed: these sessions have become part of the heir, to whom what they had belongs from now on.
-	Absorbed func(ctx context.Context, db dbsqlc.DBTX, userID, heir uuid.UUID, absorbed []uuid.UUID) error
-	// Deleted: nothing is left of these sessions.
-	Deleted func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, ids []uuid.UUID) error
+// Changed is which sessions of a user came and went in a transaction.
+type Changed struct {
+	Made    []uuid.UUID // they are new
+	Merged  []Merge
+	Deleted []uuid.UUID // nothing is left of them
 }
+
+// Merge is sessions that became part of another one, to which what they had belongs from now on.
+type Merge struct {
+	Heir     uuid.UUID
+	Absorbed []uuid.UUID
+}
+
+// AttachedFunc does what another domain must do about what it keeps of sessions, in the transaction that changes them and
+// after their rows were. The database handle may queue statements instead of running them: they must not want a result.
+type AttachedFunc func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, c Changed) error
 
 // lockFunc takes a user's writer lock for the rest of the transaction and says whether it got it.
 type lockFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (bool, error)
@@ -39,14 +44,14 @@ type lockFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (bool, erro
 // user: whoever does not get the user's writer lock leaves the user alone.
 type Finalizer struct {
 	enqueue  EnqueueFunc
-	attached []Attached
+	attached []AttachedFunc
 	newID    func() uuid.UUID
 	lock     lockFunc
 	queries  *dbsqlc.Queries
 }
 
 // NewFinalizer makes a Finalizer that announces changed totals through enqueue, and sessions to what is attached to them.
-func NewFinalizer(enqueue EnqueueFunc, attached ...Attached) *Finalizer {
+func NewFinalizer(enqueue EnqueueFunc, attached ...AttachedFunc) *Finalizer {
 	return &Finalizer{enqueue: enqueue, attached: attached, newID: uuid.New, queries: dbsqlc.New(), lock: store.TryWriterLock}
 }
 

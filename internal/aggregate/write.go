@@ -25,7 +25,7 @@ type writer struct {
 	userID   uuid.UUID
 	queries  *dbsqlc.Queries
 	enqueue  EnqueueFunc
-	attached []Attached
+	attached []AttachedFunc
 	pipe     store.Pipeline
 }
 
@@ -115,26 +115,20 @@ func (w *writer) sessions(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// tellAttached lets others follow with what hangs on the sessions, in the same pipeline: in the ordinary case it costs no
-// round trip.
+// tellAttached lets others follow with what hangs on the sessions, in the same pipeline: it costs no round trip.
 func (w *writer) tellAttached(ctx context.Context, p *plan) error {
-	for _, a := range w.attached {
-		if len(p.made) > 0 {
-			if err := a.Made(ctx, &w.pipe, w.userID, p.made); err != nil {
-				return fmt.Errorf("tell of made sessions: %w", err)
-			}
+	c := Changed{Made: p.made, Deleted: p.deleted}
+	for i := range p.sessions {
+		if s := &p.sessions[i]; len(s.absorbed) > 0 {
+			c.Merged = append(c.Merged, Merge{Heir: s.id, Absorbed: s.absorbed})
 		}
-		for i := range p.sessions {
-			if s := &p.sessions[i]; len(s.absorbed) > 0 {
-				if err := a.Absorbed(ctx, &w.pipe, w.userID, s.id, s.absorbed); err != nil {
-					return fmt.Errorf("tell of absorbed sessions: %w", err)
-				}
-			}
-		}
-		if len(p.deleted) > 0 {
-			if err := a.Deleted(ctx, &w.pipe, w.userID, p.deleted); err != nil {
-				return fmt.Errorf("tell of deleted sessions: %w", err)
-			}
+	}
+	if len(c.Made)+len(c.Merged)+len(c.Deleted) == 0 {
+		return nil
+	}
+	for _, tell := range w.attached {
+		if err := tell(ctx, &w.pipe, w.userID, c); err != nil {
+			return fmt.Errorf("tell of changed sessions: %w", err)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -13,33 +14,44 @@ import (
 // What follows runs in transactions of others: whoever makes, merges and deletes sessions, and deletes users, holding the
 // user's writer lock. The statements without a result may be queued.
 
-// SessionsMade makes the counters of sessions that were just made. Those of sessions that have some stay.
-func SessionsMade(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, ids []uuid.UUID) error {
-	return dbsqlc.New().EngagementInsertCounters(ctx, db, userID, ids)
+// Merge is sessions that became part of another one.
+type Merge struct {
+	Heir     uuid.UUID
+	Absorbed []uuid.UUID
 }
 
-// SessionsAbsorbed moves everything that hangs on absorbed sessions to their heir. It comes after the rows of the absorbed
-// ones were deleted: from then on nobody adds to them.
-func SessionsAbsorbed(ctx context.Context, db dbsqlc.DBTX, userID, heir uuid.UUID, absorbed []uuid.UUID) error {
+// SessionsChanged follows sessions that came and went: it makes the counters of new ones, moves everything that hangs on
+// absorbed ones to their heirs, and deletes what hangs on deleted ones. It comes after the rows of those that went were
+// deleted: from then on nobody adds to them. All counters are locked at once, in the order of their keys.
+func SessionsChanged(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, made []uuid.UUID, merged []Merge, deleted []uuid.UUID) error {
 	q := dbsqlc.New()
-	// A heir from before there were counters has none, and would leave those of the absorbed nowhere to go.
-	if err := q.EngagementInsertCounters(ctx, db, userID, []uuid.UUID{heir}); err != nil {
+	locked := slices.Clone(deleted)
+	for _, m := range merged {
+		// A heir from before there were counters has none, and would leave those of the absorbed nowhere to go.
+		made = append(slices.Clip(made), m.Heir)
+		locked = append(append(locked, m.Heir), m.Absorbed...)
+	}
+	if len(made) > 0 {
+		if err := q.EngagementInsertCounters(ctx, db, userID, made); err != nil {
+			return err
+		}
+	}
+	if len(locked) == 0 {
+		return nil
+	}
+	if err := q.EngagementLockCounters(ctx, db, userID, locked); err != nil {
 		return err
 	}
-	all := append([]uuid.UUID{heir}, absorbed...)
-	if err := q.EngagementLockCounters(ctx, db, userID, all); err != nil {
-		return err
+	for _, m := range merged {
+		args := dbsqlc.EngagementMoveParams{UserID: userID, Heir: m.Heir, Absorbed: m.Absorbed}
+		if err := q.EngagementMove(ctx, db, args); err != nil {
+			return err
+		}
 	}
-	return q.EngagementMove(ctx, db, dbsqlc.EngagementMoveParams{UserID: userID, Heir: heir, Absorbed: absorbed})
-}
-
-// SessionsDeleted deletes everything that hangs on sessions. It comes after their rows were deleted.
-func SessionsDeleted(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, ids []uuid.UUID) error {
-	q := dbsqlc.New()
-	if err := q.EngagementLockCounters(ctx, db, userID, ids); err != nil {
-		return err
+	if len(deleted) == 0 {
+		return nil
 	}
-	return q.EngagementDeleteSessions(ctx, db, userID, ids)
+	return q.EngagementDeleteSessions(ctx, db, userID, deleted)
 }
 
 // errMoving means that sessions were merged time and again while a user's kudos and comments were being deleted.

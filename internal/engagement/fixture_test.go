@@ -19,6 +19,7 @@ import (
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/redisconn"
+	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/testenv"
 	"github.com/commma/commma/internal/writebehind"
 )
@@ -51,9 +52,7 @@ func setupOn(t *testing.T, redisURL string, cfg writebehind.DebounceConfig) *bun
 	b.flusher = engagement.NewFlusher(b.pool)
 	b.shares, b.arms = b.counters(t, cfg)
 	b.Service = engagement.NewService(b.pool, b.shares, b.arms, testenv.Logger(t))
-	b.finalizer = aggregate.NewFinalizer(outbox.Enqueue, aggregate.Attached{
-		Made: engagement.SessionsMade, Absorbed: engagement.SessionsAbsorbed, Deleted: engagement.SessionsDeleted,
-	})
+	b.finalizer = aggregate.NewFinalizer(outbox.Enqueue, follow)
 	b.accounts, err = account.New(account.Config{LockWait: time.Minute, Timeout: time.Minute}, account.Deps{
 		DB: b.pool, Modes: privacy.NewCache(rdb, clock.System{}, 0), Clock: clock.System{}, Log: testenv.Logger(t),
 		FinalizeFunc:      func(context.Context, pgx.Tx, uuid.UUID) error { return nil },
@@ -70,6 +69,14 @@ func setupOn(t *testing.T, redisURL string, cfg writebehind.DebounceConfig) *bun
 	})
 	require.NoError(t, err)
 	return b
+}
+
+func follow(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, c aggregate.Changed) error {
+	var merged []engagement.Merge
+	for _, m := range c.Merged {
+		merged = append(merged, engagement.Merge(m))
+	}
+	return engagement.SessionsChanged(ctx, db, userID, c.Made, merged, c.Deleted)
 }
 
 // counters are those of one process.
@@ -195,4 +202,3 @@ func (b *bundle) requireVerified(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, found.Wrong, "%+v", found)
 }
-

@@ -31,48 +31,38 @@ func NewFlusher(db DB) *Flusher { return &Flusher{db: db, q: dbsqlc.New()} }
 // ApplyShares adds a flush of shares, in one transaction with its id, unless that was done before. What belongs to an absorbed
 // session goes to its heir; what belongs to none is dropped.
 func (f *Flusher) ApplyShares(ctx context.Context, flush writebehind.Flush) error {
-	return store.WithTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+	return f.again(ctx, func(ctx context.Context, tx pgx.Tx) (left []uuid.UUID, err error) {
 		first, err := writebehind.Once(ctx, tx, flush.ID, flush.TakenAt)
 		if err != nil || !first {
-			return err
+			return nil, err
 		}
-		counts := make(map[uuid.UUID]int64, len(flush.Records))
-		for i, id := range flush.Records {
-			counts[id] += flush.Deltas[i]
+		rows, err := f.q.EngagementAddShares(ctx, tx, flush.Records, flush.Deltas)
+		if err != nil {
+			return nil, fmt.Errorf("add shares: %w", err)
 		}
-		return f.again(ctx, tx, flush.Records, func(ids []uuid.UUID) (left []uuid.UUID, err error) {
-			ns := make([]int64, len(ids))
-			for i, id := range ids {
-				ns[i] = counts[id]
+		for _, r := range rows {
+			if !r.Added {
+				left = append(left, r.ID)
 			}
-			rows, err := f.q.EngagementAddShares(ctx, tx, ids, ns)
-			for _, r := range rows {
-				if !r.Added {
-					left = append(left, r.ID)
-				}
-			}
-			return left, err
-		})
+		}
+		return left, nil
 	})
 }
 
 // FlushDeltas moves what is pending of sessions into their counters, in one transaction. Deltas of sessions that do not exist
 // any more are dropped.
 func (f *Flusher) FlushDeltas(ctx context.Context, ids []uuid.UUID) error {
-	return store.WithTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
-		found := make(map[uuid.UUID]bool, len(ids))
-		err := f.again(ctx, tx, ids, func(ids []uuid.UUID) (left []uuid.UUID, err error) {
-			rows, err := f.q.EngagementFlushDeltas(ctx, tx, ids)
-			for _, r := range rows {
-				found[r.ID] = true
-				if !r.Flushed {
-					left = append(left, r.ID)
-				}
-			}
-			return left, err
-		})
+	return f.again(ctx, func(ctx context.Context, tx pgx.Tx) (left []uuid.UUID, err error) {
+		rows, err := f.q.EngagementFlushDeltas(ctx, tx, ids)
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("flush deltas: %w", err)
+		}
+		found := make(map[uuid.UUID]bool, len(ids))
+		for _, r := range rows {
+			found[r.ID] = true
+			if !r.Flushed {
+				left = append(left, r.ID)
+			}
 		}
 		var stray []uuid.UUID
 		for _, id := range ids {
@@ -80,27 +70,30 @@ func (f *Flusher) FlushDeltas(ctx context.Context, ids []uuid.UUID) error {
 				stray = append(stray, id)
 			}
 		}
-		if len(stray) == 0 {
-			return nil
+		if len(stray) == 0 || len(left) > 0 {
+			return left, nil
 		}
-		return f.q.EngagementDeleteStray(ctx, tx, stray)
+		return nil, f.q.EngagementDeleteStray(ctx, tx, stray)
 	})
 }
 
-// again runs a statement until it leaves nothing: what it leaves was merged while it waited, or has no counters yet.
-func (f *Flusher) again(ctx context.Context, tx pgx.Tx, ids []uuid.UUID, run func(ids []uuid.UUID) (left []uuid.UUID, err error)) error {
+// again runs a transaction until it leaves no session: what it leaves was merged while it waited, or has no counters yet. It
+// starts over as a whole, holding nothing: to wait for more counters while it holds some would be out of order.
+func (f *Flusher) again(ctx context.Context, run func(ctx context.Context, tx pgx.Tx) (left []uuid.UUID, err error)) error {
 	for range maxLooks {
-		left, err := run(ids)
-		if err != nil {
-			return fmt.Errorf("flush counters: %w", err)
+		var left []uuid.UUID
+		err := store.WithTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) (err error) {
+			if left, err = run(ctx, tx); err == nil && len(left) > 0 {
+				return errChanging
+			}
+			return err
+		})
+		if !errors.Is(err, errChanging) {
+			return err
 		}
-		if len(left) == 0 {
-			return nil
-		}
-		if err := f.q.EngagementInsertMissingCounters(ctx, tx, left); err != nil {
+		if err := f.q.EngagementInsertMissingCounters(ctx, f.db, left); err != nil {
 			return fmt.Errorf("make missing counters: %w", err)
 		}
-		ids = left
 	}
 	return errChanging
 }

@@ -164,7 +164,7 @@ func TestSessionListAnswer(t *testing.T) {
 		return sessions.Page{
 			Sessions: []sessions.Session{{ID: testUser, StartedAt: start, EndedAt: start.Add(2 * time.Minute), Keystrokes: 301, Lines: -4, TopLang: "typescript",
 				Counts: sessions.Counts{Views: 1, Shares: 2, Kudos: 3, Comments: 1 << 40}}},
-			Next:     &sessions.Cursor{StartedAt: start, ID: testUser},
+			Next: &sessions.Cursor{StartedAt: start, ID: testUser},
 		}, nil
 	}})
 	got := b.call(t, http.MethodGet, "/v1/sessions", "", signedIn())

@@ -368,6 +368,7 @@ INSERT INTO session_counters (user_id, session_id)
 SELECT s.user_id, s.id FROM sessions s WHERE s.id IN (
     SELECT coalesce((SELECT a.heir FROM session_aliases a WHERE a.id = g.id), g.id)
     FROM (SELECT unnest($1::uuid[]) AS id) g)
+  AND NOT EXISTS (SELECT FROM session_counters c WHERE c.user_id = s.user_id AND c.session_id = s.id)
 ORDER BY s.user_id, s.id
 FOR KEY SHARE
 ON CONFLICT DO NOTHING
