@@ -138,7 +138,7 @@ func (d *debouncer) next(all bool) (records []uuid.UUID, due time.Time) {
 
 // worker is what a kind of counter does with records.
 type worker interface {
-	// flush brings the records to Postgres.
+	// flush brings the records to Postgres, and before them what it could not bring there the last time.
 	flush(ctx context.Context, records []uuid.UUID) error
 	// sweep flushes what others left behind.
 	sweep(ctx context.Context) error
@@ -168,7 +168,8 @@ func (d *debouncer) run(ctx context.Context, w worker) error {
 	defer cancel()
 	for sctx.Err() == nil {
 		records, _ := d.next(true)
-		if len(records) == 0 || w.flush(sctx, records) != nil {
+		// Once with none: a sweep may have been cut off with a flush in its hands.
+		if err := w.flush(sctx, records); err != nil || len(records) == 0 {
 			break // what is left is found by the sweep of another process
 		}
 	}

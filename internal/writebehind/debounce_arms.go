@@ -63,6 +63,9 @@ func (a *Arms) Run(ctx context.Context) error { return a.run(ctx, a) }
 // flush implements worker. The records leave the due set before their deltas are read: whoever commits one after that finds
 // them unarmed and arms them anew. Without Redis they are flushed all the same.
 func (a *Arms) flush(ctx context.Context, records []uuid.UUID) error {
+	if len(records) == 0 {
+		return nil
+	}
 	a.disarm(ctx, records)
 	return a.deps.FlushFunc(ctx, records)
 }

@@ -65,7 +65,7 @@ func (d *Deltas) Run(ctx context.Context) error { return d.run(ctx, d) }
 func (d *Deltas) flush(ctx context.Context, records []uuid.UUID) error {
 	var errs []error
 	for shard, group := range byShard(records, len(d.keys)) {
-		if len(group) > 0 {
+		if len(group) > 0 || d.stuck[shard] != nil {
 			errs = append(errs, d.flushShard(ctx, shard, group))
 		}
 	}
@@ -77,6 +77,9 @@ func (d *Deltas) flushShard(ctx context.Context, shard int, records []uuid.UUID)
 		if err := d.settle(ctx, shard, *stuck); err != nil {
 			return err
 		}
+	}
+	if len(records) == 0 {
+		return nil
 	}
 	f, held, err := d.keys[shard].take(ctx, d.deps.Redis, records)
 	if err != nil {
