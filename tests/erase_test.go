@@ -38,6 +38,7 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(list), &page))
 	status, answer := call(t, "DELETE", base+"/v1/sessions/"+page.Sessions[0].ID, user.Token, "")
 	require.Equal(t, 204, status, answer)
+	engage(t, base, user, other)
 	upload(t, base, user, now)
 	status, answer = call(t, "POST", base+"/v1/ingest", user.Token, `{"events":[{"id":"no"}]}`)
 	require.Equal(t, 202, status, answer)
@@ -45,14 +46,19 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	pool, err := store.Open(t.Context(), s.database, store.Options{})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	_, err = pool.Exec(t.Context(), `INSERT INTO finalize_failures VALUES ($1, 1, now(), 'test')`, id)
-	require.NoError(t, err)
+	for _, sql := range []string{
+		`INSERT INTO finalize_failures VALUES ($1, 1, now(), 'test')`,
+		`INSERT INTO counter_deltas (owner_id, session_id, kudos) SELECT $1, id, 0 FROM sessions WHERE user_id = $1 LIMIT 1`,
+	} {
+		_, err = pool.Exec(t.Context(), sql, id)
+		require.NoError(t, err)
+	}
 	rdb, err := redisconn.Open(t.Context(), s.rdb)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 
 	tables := rows[struct{ Table, Column string }](t, pool, `SELECT table_name::text, column_name::text FROM information_schema.columns
-		WHERE table_schema = 'public' AND (column_name = 'user_id' OR table_name = 'users' AND column_name = 'id') ORDER BY 1`)
+		WHERE table_schema = 'public' AND table_name NOT IN ('user_counters', 'view_days') AND (column_name IN ('user_id', 'owner_id', 'author_id') OR table_name = 'users' AND column_name = 'id') ORDER BY 1`)
 	count := func(table, column string) int64 {
 		return rows[struct{ N int64 }](t, pool, fmt.Sprintf(`SELECT count(*) FROM %q WHERE %q = $1`, table, column), id)[0].N
 	}
@@ -76,6 +82,23 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	_, board := call(t, "GET", base+"/v1/leaderboard?period=alltime", "", "")
 	require.NotContains(t, board, "going")
 	require.Contains(t, board, "staying")
+}
+
+// engage has two users give kudos to a session of each other and comment on it. What is pending for that stays pending for
+// five seconds, or is planted.
+func engage(t *testing.T, base string, a, b createdUser) {
+	t.Helper()
+	for _, pair := range [][2]createdUser{{a, b}, {b, a}} {
+		_, list := call(t, "GET", base+"/v1/sessions?limit=1", pair[1].Token, "")
+		var page struct{ Sessions []struct{ ID string } }
+		require.NoError(t, json.Unmarshal([]byte(list), &page))
+		require.NotEmpty(t, page.Sessions)
+		path := base + "/v1/sessions/" + page.Sessions[0].ID
+		for _, r := range [][3]string{{"PUT", "/kudos", ""}, {"POST", "/comments", `{"body":"hello"}`}, {"POST", "/shares", ""}} {
+			status, answer := call(t, r[0], path+r[1], pair[0].Token, r[2])
+			require.Less(t, status, 300, answer)
+		}
+	}
 }
 
 // upload sends one event for each instant.
