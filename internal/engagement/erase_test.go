@@ -11,6 +11,7 @@ import (
 	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/testenv"
 	"github.com/commma/commma/internal/writebehind"
 )
@@ -242,4 +243,27 @@ func TestWithAHangingRedis(t *testing.T) {
 	_, err = service.Kudos(t.Context(), b.mustUser(t, activity.ModeFull), s, true)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), b.mustCount(t, `SELECT count(*) FROM counter_deltas`))
+}
+
+// A flush that is under way is waited for before rows and deltas are counted.
+func TestHealWaitsForAFlush(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.mustSessions(t, b.mustUser(t, activity.ModeFull), 1)[0]
+	b.mustKudos(t, b.mustUser(t, activity.ModeFull), s, true)
+	b.mustExec(t, `UPDATE session_counters SET kudos = 9`)
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = dbsqlc.New().EngagementFlushDeltas(t.Context(), tx, []uuid.UUID{s})
+	require.NoError(t, err)
+	healed := make(chan error, 1)
+	go func() {
+		_, err := engagement.NewVerifier(b.pool).Verify(t.Context(), true, func(int64, int64, string) {})
+		healed <- err
+	}()
+	b.waitForWaiter(t)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-healed)
+	b.requireExact(t)
+	require.Equal(t, int64(1), b.counts(t, s).Kudos)
 }
