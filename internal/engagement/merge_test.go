@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/engagement"
@@ -110,64 +111,78 @@ func TestSessionsWithoutCounters(t *testing.T) {
 	b.requireExact(t)
 }
 
-// Sessions are merged and deleted, users come off, and two processes flush, while people give, take back, comment and share.
+// atIt is people who give, take back, comment and delete, and processes that flush, all at once.
+type atIt struct {
+	*bundle
+	t      *testing.T
+	ids    []uuid.UUID // sessions, of which ever fewer exist
+	shares atomic.Int64
+}
+
+// flushUntil flushes now these sessions and now those, and shares them.
+func (a *atIt) flushUntil(ctx context.Context, n int) {
+	for ; ctx.Err() == nil; n++ {
+		at := func(i int) uuid.UUID { return a.ids[(n+i)%len(a.ids)] }
+		if err := a.flusher.FlushDeltas(a.t.Context(), []uuid.UUID{at(0), at(3), at(7)}); err != nil {
+			a.t.Errorf("flush: %v", err)
+		}
+		f := writebehind.Flush{ID: uuid.New(), TakenAt: clock.System{}.Now(), Records: []uuid.UUID{at(1), at(0)}, Deltas: []int64{1, 2}}
+		if err := a.flusher.ApplyShares(a.t.Context(), f); err != nil {
+			a.t.Errorf("apply: %v", err)
+			continue
+		}
+		a.shares.Add(3)
+	}
+}
+
+// engage is one person's changes.
+func (a *atIt) engage(user uuid.UUID) {
+	var mine []uuid.UUID
+	for range 60 {
+		s := a.ids[rand.IntN(len(a.ids))]
+		var err error
+		switch rand.IntN(4) {
+		case 0, 1:
+			_, err = a.Kudos(a.t.Context(), user, s, rand.IntN(3) > 0)
+		case 2:
+			var c engagement.Comment
+			if c, _, err = a.Comment(a.t.Context(), user, s, "x"); err == nil {
+				mine = append(mine, c.ID)
+			}
+		case 3:
+			if len(mine) > 0 {
+				err = a.DeleteComment(a.t.Context(), user, mine[len(mine)-1])
+				mine = mine[:len(mine)-1]
+			}
+		}
+		if err != nil && !errors.Is(err, engagement.ErrBusy) {
+			a.t.Errorf("engage: %v", err)
+		}
+	}
+}
+
+// Sessions are merged one by one, users are deleted, and two processes flush, while everybody is at it: every count is exact.
 func TestMergesWhileEverybodyIsAtIt(t *testing.T) {
 	t.Parallel()
 	const sessions, people = 16, 12
 	b := setup(t)
 	owner := b.mustUser(t, activity.ModeFull)
-	ids := b.mustSessions(t, owner, sessions)
-	users := make([]uuid.UUID, people)
-	for i := range users {
-		users[i] = b.mustUser(t, activity.ModeFull)
-	}
+	a := &atIt{bundle: b, t: t, ids: b.mustSessions(t, owner, sessions)}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var shares atomic.Int64
 	var busy, flushing sync.WaitGroup
 	for i := range 2 {
-		flushing.Go(func() {
-			for n := i; ctx.Err() == nil; n++ { // what it does is not cut off
-				if err := b.flusher.FlushDeltas(t.Context(), []uuid.UUID{ids[n%sessions], ids[(n+3)%sessions], ids[(n+7)%sessions]}); err != nil {
-					t.Errorf("flush: %v", err)
-				}
-				f := writebehind.Flush{ID: uuid.New(), TakenAt: clock.System{}.Now(), Records: []uuid.UUID{ids[(n+1)%sessions], ids[n%sessions]}, Deltas: []int64{1, 2}}
-				if err := b.flusher.ApplyShares(t.Context(), f); err == nil {
-					shares.Add(3)
-				} else if store.SQLState(err) != "40P01" { // it is tried again, by the same id
-					t.Errorf("apply: %v", err)
-				}
-			}
-		})
+		flushing.Go(func() { a.flushUntil(ctx, i) })
 	}
-	for i, u := range users {
+	for i := range people {
+		u := b.mustUser(t, activity.ModeFull)
 		busy.Go(func() {
-			var mine []uuid.UUID
-			for range 60 {
-				s := ids[rand.IntN(sessions)]
-				var err error
-				switch rand.IntN(4) {
-				case 0, 1:
-					_, err = b.Kudos(t.Context(), u, s, rand.IntN(3) > 0)
-				case 2:
-					var c engagement.Comment
-					if c, _, err = b.Comment(t.Context(), u, s, "x"); err == nil {
-						mine = append(mine, c.ID)
-					}
-				case 3:
-					if len(mine) > 0 {
-						err = b.DeleteComment(t.Context(), u, mine[len(mine)-1])
-						mine = mine[:len(mine)-1]
-					}
-				}
-				if err != nil && !errors.Is(err, engagement.ErrBusy) {
-					t.Errorf("engage: %v", err)
-				}
+			a.engage(u)
+			if i%4 != 3 {
+				return
 			}
-			if i%4 == 3 {
-				if err := b.accounts.DeleteUser(t.Context(), u); err != nil {
-					t.Errorf("delete user: %v", err)
-				}
+			if err := b.accounts.DeleteUser(t.Context(), u); err != nil && !errors.Is(err, account.ErrBusy) {
+				t.Errorf("delete user: %v", err)
 			}
 		})
 	}
@@ -177,11 +192,13 @@ func TestMergesWhileEverybodyIsAtIt(t *testing.T) {
 	busy.Wait()
 	stop()
 	flushing.Wait()
-	require.Equal(t, ids[:1], b.sessions(t, owner))
+	require.Equal(t, a.ids[:1], b.sessions(t, owner))
 	b.requireExact(t)
-	require.Equal(t, shares.Load(), b.counts(t, ids[0]).Shares)
-	require.Zero(t, b.mustCount(t, `SELECT count(*) FROM kudos k WHERE NOT EXISTS (SELECT FROM users u WHERE u.id = k.user_id)`))
-	require.Zero(t, b.mustCount(t, `SELECT count(*) FROM comments c WHERE NOT EXISTS (SELECT FROM users u WHERE u.id = c.author_id)`))
+	require.Equal(t, a.shares.Load(), b.counts(t, a.ids[0]).Shares)
+	for _, stray := range []string{"kudos k WHERE NOT EXISTS (SELECT FROM users u WHERE u.id = k.user_id)",
+		"comments c WHERE NOT EXISTS (SELECT FROM users u WHERE u.id = c.author_id)"} {
+		require.Zero(t, b.mustCount(t, `SELECT count(*) FROM `+stray), stray)
+	}
 }
 
 // A kudos that meets a merge half-way goes to the heir.
