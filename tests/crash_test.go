@@ -59,6 +59,9 @@ func child(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = rdb.Close() }()
+	if act, ok := counterChildren[os.Getenv(childMode)]; ok {
+		return act(newCounters(pool, rdb), ctx)
+	}
 	killAt, err := strconv.Atoi(os.Getenv(childKillAt))
 	if err != nil {
 		return err

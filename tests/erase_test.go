@@ -40,6 +40,7 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(list), &page))
 	status, answer := call(t, "DELETE", base+"/v1/sessions/"+page.Sessions[0].ID, user.Token, "")
 	require.Equal(t, 204, status, answer)
+	engage(t, base, user, other)
 	upload(t, base, user, now)
 	status, answer = call(t, "POST", base+"/v1/ingest", user.Token, `{"events":[{"id":"no"}]}`)
 	require.Equal(t, 202, status, answer)
@@ -47,8 +48,13 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	pool, err := store.Open(t.Context(), s.database, store.Options{})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	_, err = pool.Exec(t.Context(), `INSERT INTO finalize_failures VALUES ($1, 1, now(), 'test')`, id)
-	require.NoError(t, err)
+	for _, sql := range []string{
+		`INSERT INTO finalize_failures VALUES ($1, 1, now(), 'test')`,
+		`INSERT INTO counter_deltas (owner_id, session_id, kudos) SELECT $1, id, 0 FROM sessions WHERE user_id = $1 LIMIT 1`,
+	} {
+		_, err = pool.Exec(t.Context(), sql, id)
+		require.NoError(t, err)
+	}
 	rdb, err := redisconn.Open(t.Context(), s.rdb)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -84,7 +90,8 @@ type userTable struct{ Table, Column string }
 func userTables(t *testing.T, pool *pgxpool.Pool) []userTable {
 	t.Helper()
 	return rows[userTable](t, pool, `SELECT table_name::text, column_name::text FROM information_schema.columns
-		WHERE table_schema = 'public' AND (column_name = 'user_id' OR table_name = 'users' AND column_name = 'id') ORDER BY 1`)
+		WHERE table_schema = 'public' AND table_name NOT IN ('user_counters', 'view_days')
+		AND (column_name IN ('user_id', 'owner_id', 'author_id') OR table_name = 'users' AND column_name = 'id') ORDER BY 1`)
 }
 
 func countOf(t *testing.T, pool *pgxpool.Pool, table, column string, user uuid.UUID) int64 {
@@ -101,6 +108,23 @@ func rowsOf(t *testing.T, pool *pgxpool.Pool, user uuid.UUID, except ...string) 
 		}
 	}
 	return n
+}
+
+// engage has two users give kudos to a session of each other and comment on it. What is pending for that stays pending for
+// five seconds, or is planted.
+func engage(t *testing.T, base string, a, b createdUser) {
+	t.Helper()
+	for _, pair := range [][2]createdUser{{a, b}, {b, a}} {
+		_, list := call(t, "GET", base+"/v1/sessions?limit=1", pair[1].Token, "")
+		var page struct{ Sessions []struct{ ID string } }
+		require.NoError(t, json.Unmarshal([]byte(list), &page))
+		require.NotEmpty(t, page.Sessions)
+		path := base + "/v1/sessions/" + page.Sessions[0].ID
+		for _, r := range [][3]string{{"PUT", "/kudos", ""}, {"POST", "/comments", `{"body":"hello"}`}, {"POST", "/shares", ""}} {
+			status, answer := call(t, r[0], path+r[1], pair[0].Token, r[2])
+			require.Less(t, status, 300, answer)
+		}
+	}
 }
 
 // upload sends one event for each instant.

@@ -19,6 +19,7 @@ import (
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/health"
 	"github.com/commma/commma/internal/httpapi"
 	"github.com/commma/commma/internal/ingest"
@@ -44,6 +45,7 @@ type backend struct {
 	builder    *leaderboard.Builder
 	publisher  *outbox.Publisher
 	checker    *verify.Checker
+	debounced  debounced
 	metrics    *metrics
 	registry   *prometheus.Registry
 	// missing is signalled when a reader found a board that should be there and is not.
@@ -72,7 +74,7 @@ func openBackend(ctx context.Context, p *program, f storeFlags, parallel int) (*
 		return nil, err
 	}
 	b.checkRedis(ctx)
-	b.finalizer = aggregate.NewFinalizer(outbox.Enqueue)
+	b.finalizer = aggregate.NewFinalizer(outbox.Enqueue, followSessions)
 	b.aggregator = aggregate.New(pool, b.finalizer, b.clock, b.log, parallel)
 	b.pruner = aggregate.NewPruner(pool, aggregate.PruneConfig{})
 	keys := languages.Keys()
@@ -84,6 +86,7 @@ func openBackend(ctx context.Context, p *program, f storeFlags, parallel int) (*
 	})
 	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b.metrics = newMetrics(b.registry)
+	b.debounced = b.newDebounced()
 	return b, nil
 }
 
@@ -135,6 +138,7 @@ func (b *backend) api(f apiFlags) (*httpapi.Server, *ingest.Writer, error) {
 			return err
 		},
 		DeleteSessionFunc: b.finalizer.DeleteSessionTx,
+		EraseUserFunc:     b.debounced.eraseUser,
 		ForgetFunc:        admit.Forget,
 		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
 			return outbox.Enqueue(ctx, tx, id, version)
@@ -153,6 +157,7 @@ func (b *backend) api(f apiFlags) (*httpapi.Server, *ingest.Writer, error) {
 		Accounts:  accounts,
 		Boards:    leaderboard.NewReader(b.pool, b.redis, leaderboard.ReaderConfig{MissingFunc: b.boardMissing, Log: b.log}),
 		Sessions:  sessions.NewReader(b.pool),
+		Engaged:   engagement.NewService(b.pool, b.debounced.shares, b.debounced.engaged, b.log),
 		Postgres:  b.pool,
 		Redis:     health.NewRedis(b.redis),
 		Languages: f.languages(),

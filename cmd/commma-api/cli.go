@@ -25,6 +25,7 @@ type cli struct {
 	Migrate migrateCmd     `cmd:"" help:"Bring the database schema up to date, or show how it stands."`
 	User    userCmd        `cmd:"" help:"Manage users."`
 	Board   leaderboardCmd `cmd:"" name:"leaderboard" help:"Check the boards and the totals behind them, or build boards anew."`
+	Counter countersCmd    `cmd:"" name:"counters" help:"Check the counts of kudos and comments."`
 	Replay  replayCmd      `cmd:"" help:"Upload a file of events as an editor would."`
 	Servers serversCmd     `cmd:"" help:"Make sure that Postgres and Redis are installed, for dev and for the tests."`
 }

@@ -43,7 +43,7 @@ func (c *serveCmd) Run(ctx context.Context, p *program) error {
 // serve runs the API on listener, and the loops unless they are nil, until ctx ends or one of them fails.
 //
 // The order of the end: HTTP stops listening and drains, so that no request is cut off; then the writer stores what was
-// taken in and stops, for a request waits for it; the loops end on their own meanwhile, since a cycle that is cut off
+// taken in and stops, for a request waits for it; then the counters that requests changed are flushed; the loops end on their own meanwhile, since a cycle that is cut off
 // leaves no trace. The caller closes Redis and Postgres after that.
 func (b *backend) serve(ctx context.Context, listener net.Listener, f apiFlags, loops *loopFlags) error {
 	server, writer, err := b.api(f)
@@ -58,6 +58,8 @@ func (b *backend) serve(ctx context.Context, listener net.Listener, f apiFlags, 
 	g, gctx := errgroup.WithContext(ctx)
 	writerCtx, stopWriter := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { return writer.Run(writerCtx) })
+	// A request may change a counter until the last one has ended: they are flushed after that.
+	g.Go(func() error { return b.debounced.run(writerCtx) })
 	g.Go(func() error {
 		defer stopWriter()
 		return server.Serve(gctx, listener)

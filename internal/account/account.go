@@ -51,7 +51,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Deps are what a Service works with. All are needed.
+// Deps are what a Service works with. All are needed but where it says otherwise.
 type Deps struct {
 	DB    DB
 	Modes *privacy.Cache
@@ -62,6 +62,9 @@ type Deps struct {
 	FinalizeFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error
 	// DeleteSessionFunc deletes a session, in a transaction that holds the writer lock.
 	DeleteSessionFunc func(ctx context.Context, tx pgx.Tx, userID, sessionID uuid.UUID) error
+	// EraseUserFunc erases what other domains keep of a user who is being deleted, after the user's sessions were, in a
+	// transaction that holds both locks. It may be nil.
+	EraseUserFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error
 	// ForgetFunc takes the user's token out of the cache.
 	ForgetFunc func(ctx context.Context, userID uuid.UUID) error
 	// EnqueueFunc writes the outbox row of the user, in the transaction that raised the version.

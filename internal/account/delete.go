@@ -70,6 +70,11 @@ func (s *Service) deleteUserTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID)
 	if err := aggregate.EraseUserTx(ctx, tx, userID); err != nil {
 		return err
 	}
+	if s.deps.EraseUserFunc != nil {
+		if err := s.deps.EraseUserFunc(ctx, tx, userID); err != nil {
+			return err
+		}
+	}
 	if err := q.DeleteUser(ctx, tx, userID); err != nil {
 		return fmt.Errorf("delete user: %w", err)
 	}

@@ -29,6 +29,7 @@ type Deps struct {
 	Accounts  Accounts
 	Boards    Boards
 	Sessions  Sessions
+	Engaged   Engagement
 	Postgres  Pinger
 	Redis     RedisProbe
 	Languages *languages.Resolver
@@ -121,7 +122,7 @@ func New(d Deps, cfg Config) (*Server, error) {
 func (d *Deps) validate() error {
 	for name, missing := range map[string]bool{
 		"Admission": d.Admission == nil, "Events": d.Events == nil, "Accounts": d.Accounts == nil,
-		"Boards": d.Boards == nil, "Sessions": d.Sessions == nil, "Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
+		"Boards": d.Boards == nil, "Sessions": d.Sessions == nil, "Engaged": d.Engaged == nil, "Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
 		"Languages": d.Languages == nil, "Metrics": d.Metrics == nil, "Clock": d.Clock == nil, "Logger": d.Logger == nil,
 	} {
 		if missing {

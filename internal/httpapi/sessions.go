@@ -93,6 +93,10 @@ func sessionPage(p *sessions.Page) api.SessionPage {
 			LinesDelta: s.Lines,
 			PaceCpm:    s.Pace(),
 			TopLang:    displayName(s.TopLang),
+			Views:      s.Counts.Views,
+			Shares:     s.Counts.Shares,
+			Kudos:      s.Counts.Kudos,
+			Comments:   s.Counts.Comments,
 		})
 	}
 	if p.Next != nil {
@@ -117,6 +121,10 @@ func sessionDetail(d *sessions.Detail) api.SessionDetail {
 		Langs:           make([]api.SessionLanguage, 0, len(d.Langs)+1),
 		Files:           make([]api.SessionFile, 0, len(d.Files)),
 		KeyboardHeatmap: keyboardHeatmap(d.KeyCounts),
+		Views:           d.Counts.Views,
+		Shares:          d.Counts.Shares,
+		Kudos:           d.Counts.Kudos,
+		Comments:        d.Counts.Comments,
 	}
 	for _, l := range d.Langs {
 		out.Langs = append(out.Langs, sessionLanguage(languages.DisplayName(l.Lang), l.Seconds, d))

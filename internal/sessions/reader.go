@@ -50,6 +50,7 @@ func (r *Reader) List(ctx context.Context, userID uuid.UUID, after *Cursor, limi
 			Keystrokes: row.Keystrokes,
 			Lines:      row.Lines,
 			TopLang:    row.TopLang,
+			Counts:     Counts{Views: row.Views, Shares: row.Shares, Kudos: row.Kudos, Comments: row.Comments},
 		})
 	}
 	// The cursor is the last session that is shown, not the first that is not: that one may be absorbed by then.
@@ -84,6 +85,7 @@ func (r *Reader) Get(ctx context.Context, viewer, id uuid.UUID) (*Detail, error)
 			Keystrokes: row.Keystrokes,
 			Lines:      row.Lines,
 			TopLang:    row.TopLang,
+			Counts:     Counts{Views: row.Views, Shares: row.Shares, Kudos: row.Kudos, Comments: row.Comments},
 		},
 		PeakCPM:      row.PeakCpm,
 		PeakAt:       row.PeakAt.UTC(),

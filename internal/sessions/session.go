@@ -29,7 +29,11 @@ type Session struct {
 	Keystrokes int64
 	Lines      int64  // added less removed
 	TopLang    string // language key
+	Counts     Counts
 }
+
+// Counts are what others did with a session. They follow within seconds (views within minutes).
+type Counts struct{ Views, Shares, Kudos, Comments int64 }
 
 // Duration is the session's length in whole seconds, always at least activity.WindowSeconds.
 func (s *Session) Duration() int64 { return s.EndedAt.Unix() - s.StartedAt.Unix() }
