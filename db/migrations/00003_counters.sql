@@ -21,9 +21,11 @@ INSERT INTO session_counters (user_id, session_id) SELECT user_id, id FROM sessi
 CREATE TABLE user_counters (
     user_id      uuid PRIMARY KEY,
     views        bigint NOT NULL DEFAULT 0,
-    last_seen_at timestamptz
+    last_seen_at timestamptz,
+    keeps        boolean NOT NULL DEFAULT true
 ) WITH (fillfactor = 70);
-INSERT INTO user_counters (user_id) SELECT id FROM users;
+COMMENT ON COLUMN user_counters.keeps IS 'false for a user on off. It stands in this row because a flush that waited for it is judged by the row as it is then';
+INSERT INTO user_counters (user_id, keeps) SELECT id, privacy <> 'off' FROM users;
 
 -- Views of a user's pages by UTC day.
 CREATE TABLE view_days (
@@ -34,13 +36,15 @@ CREATE TABLE view_days (
     PRIMARY KEY (user_id, day)
 ) WITH (fillfactor = 70);
 
--- Flushes that were applied: a flush id that stands here is not applied again. A flush older than a day is never
--- applied, so that its id may be forgotten after a week.
+-- Flushes that were applied: a flush id that stands here is not applied again. Each source forgets its own after a week,
+-- except those that Redis still holds a batch of.
 CREATE TABLE flushes (
     id         uuid PRIMARY KEY,
+    source     text NOT NULL DEFAULT '',
     applied_at timestamptz NOT NULL DEFAULT now()
 );
-CREATE INDEX flushes_applied_at ON flushes (applied_at);
+CREATE INDEX flushes_applied_at ON flushes (source, applied_at);
+COMMENT ON COLUMN flushes.applied_at IS 'when it was applied, or last found to be applied already';
 
 CREATE TABLE kudos (
     owner_id   uuid NOT NULL,

@@ -1,4 +1,11 @@
--- Sessions as people read them. Every query takes the user: nobody's session can be reached without its owner's id.
+-- Sessions as people read them. Whoever reads one has asked for its owner and the owner's mode, and judged by it.
+
+-- name: SessionGetOwner :one
+-- Whose session it is, under which id it stands now, and what decides who may see it.
+SELECT s.id, s.user_id, u.privacy
+  FROM sessions s
+  JOIN users u ON u.id = s.user_id
+ WHERE s.id = COALESCE((SELECT a.heir FROM session_aliases a WHERE a.id = @id), @id::uuid);
 
 -- name: SessionGetDetail :one
 -- One statement, so that a session that is being replaced is never seen half old and half new. An absorbed session's id
@@ -6,8 +13,11 @@
 -- smaller key; other_seconds: those of all others together. A session may have as many languages as events, and names
 -- of languages are the user's own. files and key_counts as the finalizer wrote them, NULL when there are none.
 SELECT s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang, s.peak_cpm, s.peak_at,
-    l.langs::jsonb AS langs, l.other_seconds::bigint AS other_seconds, d.files, d.key_counts
+    l.langs::jsonb AS langs, l.other_seconds::bigint AS other_seconds, d.files, d.key_counts, u.privacy,
+    COALESCE(c.views, 0)::bigint AS views
   FROM sessions s
+  JOIN users u ON u.id = s.user_id
+  LEFT JOIN session_counters c ON c.user_id = s.user_id AND c.session_id = s.id
  CROSS JOIN LATERAL (
      SELECT jsonb_object_agg(r.lang, r.seconds) FILTER (WHERE r.place <= @max_langs::integer) AS langs,
             COALESCE(sum(r.seconds) FILTER (WHERE r.place > @max_langs), 0) AS other_seconds

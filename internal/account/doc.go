@@ -12,7 +12,8 @@
 //     that were stored a moment ago, and they would keep their paths.
 //  4. To off: what has ended becomes sessions, then the open run's events are dropped.
 //  5. The mode, and the user's next version.
-//  6. From full: paths, projects and key counts are erased from all tables.
+//  6. To off: when the user was last seen is forgotten, and nothing more is noted. From full: paths, projects and key
+//     counts are erased from all tables.
 //  7. The outbox row.
 //  8. To a stricter mode: the cache, at the version that is about to be committed.
 //

@@ -13,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/lastseen"
 	"github.com/commma/commma/internal/localstack"
 	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/writebehind"
 )
 
 // requireOneTrip admits a user whose token is cached, and counts.
@@ -61,7 +63,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 	require.NoError(t, b.rdb.ScriptFlush(t.Context()).Err())
 	before := trips.Load()
 	g := b.mustAdmit(t, u)
-	require.Equal(t, int64(2), trips.Load()-before)
+	require.Equal(t, int64(3), trips.Load()-before, "the round, and each script once")
 	require.Equal(t, 997, g.Limit.Remaining, "it counts once")
 	require.Equal(t, activity.ModeFull, g.Mode)
 	requireOneTrip(t, b, u)
@@ -109,6 +111,10 @@ func TestOneRoundTripOnACluster(t *testing.T) {
 	require.Empty(t, b.seen.failures)
 	slot := func(key string) int64 { return b.rdb.ClusterKeySlot(t.Context(), key).Val() }
 	u := b.mustUser(t, activity.ModeFull)
-	require.Equal(t, slot(authKey(u.id)), slot(privacy.Key(u.id)))
-	require.Equal(t, slot(authKey(u.id)), slot("rate:"+userLimitKey(u.id, HashToken(u.token), ScopeIngest)))
+	b.mustAdmit(t, u)
+	require.Equal(t, slot(authKey(b.shards, u.id)), slot(privacy.Key(b.shards, u.id)))
+	require.Equal(t, slot(authKey(b.shards, u.id)), slot("seen:"+b.shards.Tag(u.id)+":"+u.id.String()))
+	require.Equal(t, slot(authKey(b.shards, u.id)), slot(writebehind.KeysOf(lastseen.Name, b.shards.Of(u.id)).Buf))
+	require.Positive(t, b.noted(t, u))
+	require.Equal(t, slot(authKey(b.shards, u.id)), slot("rate:"+userLimitKey(b.shards, u.id, HashToken(u.token), ScopeIngest)))
 }

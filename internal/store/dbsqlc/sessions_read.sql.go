@@ -9,14 +9,17 @@ import (
 	"context"
 	"time"
 
+	"github.com/commma/commma/internal/activity"
 	"github.com/google/uuid"
 )
 
 const SessionGetDetail = `-- name: SessionGetDetail :one
-
 SELECT s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang, s.peak_cpm, s.peak_at,
-    l.langs::jsonb AS langs, l.other_seconds::bigint AS other_seconds, d.files, d.key_counts
+    l.langs::jsonb AS langs, l.other_seconds::bigint AS other_seconds, d.files, d.key_counts, u.privacy,
+    COALESCE(c.views, 0)::bigint AS views
   FROM sessions s
+  JOIN users u ON u.id = s.user_id
+  LEFT JOIN session_counters c ON c.user_id = s.user_id AND c.session_id = s.id
  CROSS JOIN LATERAL (
      SELECT jsonb_object_agg(r.lang, r.seconds) FILTER (WHERE r.place <= $1::integer) AS langs,
             COALESCE(sum(r.seconds) FILTER (WHERE r.place > $1), 0) AS other_seconds
@@ -48,9 +51,10 @@ type SessionGetDetailRow struct {
 	OtherSeconds int64
 	Files        []byte
 	KeyCounts    []byte
+	Privacy      activity.Mode
+	Views        int64
 }
 
-// Sessions as people read them. Every query takes the user: nobody's session can be reached without its owner's id.
 // One statement, so that a session that is being replaced is never seen half old and half new. An absorbed session's id
 // leads to its heir. langs: {language key: seconds} of the max_langs languages with the most seconds, ties to the
 // smaller key; other_seconds: those of all others together. A session may have as many languages as events, and names
@@ -71,7 +75,32 @@ func (q *Queries) SessionGetDetail(ctx context.Context, db DBTX, arg SessionGetD
 		&i.OtherSeconds,
 		&i.Files,
 		&i.KeyCounts,
+		&i.Privacy,
+		&i.Views,
 	)
+	return i, err
+}
+
+const SessionGetOwner = `-- name: SessionGetOwner :one
+
+SELECT s.id, s.user_id, u.privacy
+  FROM sessions s
+  JOIN users u ON u.id = s.user_id
+ WHERE s.id = COALESCE((SELECT a.heir FROM session_aliases a WHERE a.id = $1), $1::uuid)
+`
+
+type SessionGetOwnerRow struct {
+	ID      uuid.UUID
+	UserID  uuid.UUID
+	Privacy activity.Mode
+}
+
+// Sessions as people read them. Whoever reads one has asked for its owner and the owner's mode, and judged by it.
+// Whose session it is, under which id it stands now, and what decides who may see it.
+func (q *Queries) SessionGetOwner(ctx context.Context, db DBTX, id uuid.UUID) (SessionGetOwnerRow, error) {
+	row := db.QueryRow(ctx, SessionGetOwner, id)
+	var i SessionGetOwnerRow
+	err := row.Scan(&i.ID, &i.UserID, &i.Privacy)
 	return i, err
 }
 
