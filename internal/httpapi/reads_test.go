@@ -189,7 +189,7 @@ func TestSessionDetailAnswer(t *testing.T) {
 		"peak_at":"2026-06-15T08:43:00.000Z",
 		"langs":[{"lang":"Go","duration_s":200,"pct":66.67},{"lang":"my own","duration_s":100,"pct":33.33}],
 		"files":[{"path":"C:\\<a>.go","changes":1099511627776}],
-		"keyboard_heatmap":{"counts":{"a":3,"Space":1},"freq":{"a":0.75,"Space":0.25},"total":4}}`, got.body)
+		"keyboard_heatmap":{"counts":{"a":3,"Space":1},"freq":{"a":0.75,"Space":0.25},"total":4},"views":0}`, got.body)
 	require.Equal(t, "private, no-cache", got.header.Get("Cache-Control"))
 
 	detail.Langs, detail.OtherSeconds = detail.Langs[:1], 100

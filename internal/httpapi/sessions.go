@@ -12,12 +12,14 @@ import (
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/sessions"
+	"github.com/commma/commma/internal/views"
 )
 
-// Sessions reads a user's own finalized sessions.
+// Sessions reads finalized sessions: a user's own, and single ones as a viewer may see them.
 type Sessions interface {
 	List(ctx context.Context, userID uuid.UUID, after *sessions.Cursor, limit int) (sessions.Page, error)
-	Get(ctx context.Context, userID, id uuid.UUID) (*sessions.Detail, error)
+	Find(ctx context.Context, viewer, id uuid.UUID) (sessions.Ref, error)
+	Get(ctx context.Context, viewer uuid.UUID, ref sessions.Ref) (*sessions.Detail, error)
 }
 
 // defaultSessions is the published server's page length.
@@ -44,10 +46,10 @@ func (h *handlers) ListSessions(c echo.Context, params api.ListSessionsParams) e
 	return writeJSON(c, http.StatusOK, sessionPage(&page))
 }
 
-// GetSession answers one of the user's sessions. What is not a session's id is answered like an id of somebody else's
-// session, so that neither can be told from one that does not exist.
+// GetSession answers a session. What is not a session's id is answered like the id of a session that the viewer may not see,
+// so that neither can be told from one that does not exist. The view is counted while the session is read.
 func (h *handlers) GetSession(c echo.Context, rawID string) error {
-	grant, err := h.admit(c, admission.ScopeRead)
+	grant, err := h.admitAnyone(c, admission.ScopeRead)
 	if err != nil {
 		return err
 	}
@@ -55,7 +57,14 @@ func (h *handlers) GetSession(c echo.Context, rawID string) error {
 	if err != nil {
 		return err
 	}
-	detail, err := h.Sessions.Get(c.Request().Context(), grant.UserID, id)
+	ctx := c.Request().Context()
+	ref, err := h.Sessions.Find(ctx, grant.UserID, id)
+	if err != nil {
+		return err
+	}
+	counted := h.countView(c, grant.UserID, views.Target{Owner: ref.Owner, Session: ref.ID})
+	detail, err := h.Sessions.Get(ctx, grant.UserID, ref)
+	counted()
 	if err != nil {
 		return err
 	}
@@ -115,6 +124,7 @@ func sessionDetail(d *sessions.Detail) api.SessionDetail {
 		Langs:           make([]api.SessionLanguage, 0, len(d.Langs)+1),
 		Files:           make([]api.SessionFile, 0, len(d.Files)),
 		KeyboardHeatmap: keyboardHeatmap(d.KeyCounts),
+		Views:           d.Views,
 	}
 	for _, l := range d.Langs {
 		out.Langs = append(out.Langs, sessionLanguage(languages.DisplayName(l.Lang), l.Seconds, d))

@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
@@ -59,16 +61,39 @@ func (r *Reader) List(ctx context.Context, userID uuid.UUID, after *Cursor, limi
 	return p, nil
 }
 
-// Get returns one of the user's sessions in full. The id of a session that was absorbed leads to its heir, which is
-// returned under the heir's own id. Errors: ErrNotFound.
-func (r *Reader) Get(ctx context.Context, userID, id uuid.UUID) (*Detail, error) {
-	row, err := r.q.SessionGetDetail(ctx, r.db, dbsqlc.SessionGetDetailParams{UserID: userID, ID: id, MaxLangs: MaxLangs})
-	// The user is part of the query, so somebody else's session is as absent as one that never was.
+// Find says whose session the id leads to, if viewer may see it; viewer is uuid.Nil for an anonymous one. The id of a session
+// that was absorbed leads to its heir. Errors: ErrNotFound.
+func (r *Reader) Find(ctx context.Context, viewer, id uuid.UUID) (Ref, error) {
+	row, err := r.q.SessionGetOwner(ctx, r.db, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Ref{}, ErrNotFound
+	}
+	if err != nil {
+		return Ref{}, fmt.Errorf("find session: %w", err)
+	}
+	if !privacy.VisibleTo(viewer, row.UserID, row.Privacy).Page {
+		return Ref{}, ErrNotFound
+	}
+	return Ref{Owner: row.UserID, ID: row.ID}, nil
+}
+
+// Get returns a session that Find has found, as viewer may see it: in full to its owner, and without files and key counts to
+// others. It decides anew by the mode that it reads with the session. A session that was absorbed meanwhile is returned as
+// its heir, under the heir's own id. Errors: ErrNotFound.
+func (r *Reader) Get(ctx context.Context, viewer uuid.UUID, ref Ref) (*Detail, error) {
+	row, err := r.q.SessionGetDetail(ctx, r.db, dbsqlc.SessionGetDetailParams{UserID: ref.Owner, ID: ref.ID, MaxLangs: MaxLangs})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get session: %w", err)
+	}
+	visible := privacy.VisibleTo(viewer, ref.Owner, row.Privacy)
+	if !visible.Page {
+		return nil, ErrNotFound
+	}
+	if !visible.Details {
+		row.Files, row.KeyCounts = nil, nil
 	}
 	d := &Detail{
 		Session: Session{
@@ -82,11 +107,32 @@ func (r *Reader) Get(ctx context.Context, userID, id uuid.UUID) (*Detail, error)
 		PeakCPM:      row.PeakCpm,
 		PeakAt:       row.PeakAt.UTC(),
 		OtherSeconds: row.OtherSeconds,
+		Views:        row.Views,
 	}
 	if err := d.readJSON(row); err != nil {
 		return nil, err
 	}
+	if !visible.Details {
+		d.hideUnlisted()
+	}
 	return d, nil
+}
+
+// hideUnlisted takes out the names of languages that are not listed: they can be anything, so they can be private. Their
+// seconds stay, among the other languages'.
+func (d *Detail) hideUnlisted() {
+	shown := d.Langs[:0]
+	for _, l := range d.Langs {
+		if l.Lang == languages.Unknown || languages.Listed(l.Lang) {
+			shown = append(shown, l)
+		} else {
+			d.OtherSeconds += l.Seconds
+		}
+	}
+	d.Langs = shown
+	if !languages.Listed(d.TopLang) {
+		d.TopLang = languages.Unknown
+	}
 }
 
 // readJSON fills in what is stored as JSON. Its errors do not quote what was read, which can be paths.

@@ -26,7 +26,20 @@ type bundle struct {
 
 func setup(t *testing.T) bundle {
 	pool := testenv.Postgres(t)
-	return bundle{Reader: sessions.NewReader(pool), pool: pool, user: uuid.New()}
+	b := bundle{Reader: sessions.NewReader(pool), pool: pool, user: uuid.New()}
+	b.exec(t, `INSERT INTO users (id, handle, token_hash) VALUES ($1, 'owner', '')`, b.user)
+	return b
+}
+
+// get is what GET /v1/sessions/:id does.
+func (b bundle) get(t *testing.T, viewer, id uuid.UUID) (*sessions.Detail, error) {
+	t.Helper()
+	ref, err := b.Find(t.Context(), viewer, id)
+	if err != nil {
+		return nil, err
+	}
+	require.Equal(t, b.user, ref.Owner)
+	return b.Get(t.Context(), viewer, ref)
 }
 
 func (b bundle) exec(t *testing.T, sql string, args ...any) {
@@ -115,7 +128,7 @@ func TestGet(t *testing.T) {
 	b.exec(t, `INSERT INTO session_details (user_id, session_id, files, key_counts) VALUES ($1, $2,
 		'[{"path":"a\\b\u00fc.ts","changes":9000000000},{"path":"z","changes":1}]', '{"a":6000000000,"Space":4}')`, b.user, id)
 
-	d, err := b.Get(t.Context(), b.user, id)
+	d, err := b.get(t, b.user, id)
 	require.NoError(t, err)
 	require.Equal(t, &sessions.Detail{
 		Session: sessions.Session{
@@ -137,7 +150,7 @@ func TestGetListsTheLargestLanguages(t *testing.T) {
 	b.exec(t, `INSERT INTO session_seconds (user_id, session_id, day, lang, seconds)
 		SELECT $1, $2, d, 'x' || lpad(n::text, 5, '0'), CASE WHEN n > 29950 THEN 7 ELSE 1 END
 		  FROM generate_series(1, 30000) n, (VALUES ('2026-06-15'::date), ('2026-06-16')) days(d)`, b.user, id)
-	d, err := b.Get(t.Context(), b.user, id)
+	d, err := b.get(t, b.user, id)
 	require.NoError(t, err)
 	require.Len(t, d.Langs, sessions.MaxLangs)
 	require.Equal(t, sessions.LangSeconds{Lang: "x29951", Seconds: 14}, d.Langs[0])
@@ -158,7 +171,7 @@ func TestGetWithoutDetails(t *testing.T) {
 	empty := b.mustSession(t, b.user, start.Add(2*time.Hour), time.Hour, 1)
 	b.exec(t, `INSERT INTO session_details (user_id, session_id) VALUES ($1, $2)`, b.user, empty)
 	for _, id := range []uuid.UUID{none, empty} {
-		d, err := b.Get(t.Context(), b.user, id)
+		d, err := b.get(t, b.user, id)
 		require.NoError(t, err)
 		require.Empty(t, d.Files)
 		require.Nil(t, d.KeyCounts)
@@ -171,22 +184,50 @@ func TestGetAbsorbedLeadsToHeir(t *testing.T) {
 	b := setup(t)
 	heir, absorbed := b.mustSession(t, b.user, start, time.Hour, 1), uuid.New()
 	b.exec(t, `INSERT INTO session_aliases (id, user_id, heir) VALUES ($1, $2, $3)`, absorbed, b.user, heir)
-	d, err := b.Get(t.Context(), b.user, absorbed)
+	d, err := b.get(t, b.user, absorbed)
 	require.NoError(t, err)
 	require.Equal(t, heir, d.ID)
 
-	_, err = b.Get(t.Context(), uuid.New(), absorbed)
+	b.exec(t, `UPDATE users SET privacy = 'off'`)
+	_, err = b.get(t, uuid.New(), absorbed)
 	require.ErrorIs(t, err, sessions.ErrNotFound)
 }
 
-func TestGetIsForTheOwner(t *testing.T) {
+// Others see a session without paths and key counts, and nothing at all of who is on off.
+func TestGetByOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.mustSession(t, b.user, start, time.Hour, 1)
-	_, err := b.Get(t.Context(), uuid.New(), id)
+	b.exec(t, `INSERT INTO session_details (user_id, session_id, files, key_counts) VALUES ($1, $2, '[{"path":"secret","changes":1}]', '{"a":1}')`, b.user, id)
+	b.mustSeconds(t, id, "2026-06-15", "go", 60)
+	b.mustSeconds(t, id, "2026-06-15", "in-house", 40)
+	b.exec(t, `INSERT INTO session_counters (user_id, session_id, views) VALUES ($1, $2, 3)`, b.user, id)
+	_, err := b.get(t, b.user, uuid.New())
 	require.ErrorIs(t, err, sessions.ErrNotFound)
-	_, err = b.Get(t.Context(), b.user, uuid.New())
-	require.ErrorIs(t, err, sessions.ErrNotFound)
+	for _, viewer := range []uuid.UUID{uuid.Nil, uuid.New()} {
+		for _, mode := range []string{"full", "summary"} {
+			b.exec(t, `UPDATE users SET privacy = $1`, mode)
+			d, err := b.get(t, viewer, id)
+			require.NoError(t, err)
+			require.Equal(t, id, d.ID)
+			require.Empty(t, d.Files)
+			require.Nil(t, d.KeyCounts)
+			require.EqualValues(t, 3, d.Views)
+			require.Equal(t, []sessions.LangSeconds{{Lang: "go", Seconds: 60}}, d.Langs)
+			require.EqualValues(t, 40, d.OtherSeconds, "without the name")
+		}
+		ref, err := b.Find(t.Context(), viewer, id)
+		require.NoError(t, err)
+		b.exec(t, `UPDATE users SET privacy = 'off'`)
+		_, err = b.Find(t.Context(), viewer, id)
+		require.ErrorIs(t, err, sessions.ErrNotFound)
+		_, err = b.Get(t.Context(), viewer, ref)
+		require.ErrorIs(t, err, sessions.ErrNotFound, "the mode changed between the two")
+	}
+	d, err := b.get(t, b.user, id)
+	require.NoError(t, err)
+	require.NotEmpty(t, d.Files, "owners see what is kept")
+	require.Len(t, d.Langs, 2)
 }
 
 // What was read can be a path: it must not be in the error.
@@ -195,7 +236,7 @@ func TestGetDoesNotQuoteWhatItCannotRead(t *testing.T) {
 	b := setup(t)
 	id := b.mustSession(t, b.user, start, time.Hour, 1)
 	b.exec(t, `INSERT INTO session_details (user_id, session_id, files) VALUES ($1, $2, '"secret-path"')`, b.user, id)
-	_, err := b.Get(t.Context(), b.user, id)
+	_, err := b.get(t, b.user, id)
 	require.ErrorContains(t, err, "read files")
 	require.NotContains(t, err.Error(), "secret-path")
 }

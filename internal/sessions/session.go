@@ -1,5 +1,5 @@
-// Package sessions reads finalized coding sessions for people: lists and single ones, each only for its owner. It writes
-// nothing; sessions are made by package aggregate.
+// Package sessions reads finalized coding sessions for people: lists for their owner, and single ones for whoever may see
+// them. It writes nothing; sessions are made by package aggregate.
 package sessions
 
 import (
@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	// ErrNotFound means that the viewer has no such session: it does not exist, or belongs to someone else. The two are
-	// one error, so that an id cannot be probed.
+	// ErrNotFound means that there is no such session for the viewer: it does not exist, or its owner is on off. The two
+	// are one error, so that an id cannot be probed.
 	ErrNotFound = errors.New("session not found")
 	// ErrBadCursor means that a cursor was not made by Cursor.String.
 	ErrBadCursor = errors.New("invalid cursor")
@@ -49,7 +49,11 @@ type Detail struct {
 	OtherSeconds int64            // of the languages that are not among Langs
 	Files        []File           // most changes first; empty when nothing is kept
 	KeyCounts    map[string]int64 // presses by key label; nil when nothing is kept
+	Views        int64            // by others, as far as they are flushed
 }
+
+// Ref says whose session an id leads to, and under which id it stands now.
+type Ref struct{ Owner, ID uuid.UUID }
 
 // MaxLangs bounds the languages of a Detail: it must not grow with what a user made up.
 const MaxLangs = 100
