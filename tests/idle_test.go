@@ -80,3 +80,30 @@ func TestIdleCostsNothing(t *testing.T) {
 	require.Less(t, perHour, 100.0, list)
 	require.Positive(t, total)
 }
+
+// A reader of a process that builds no boards makes one that does build what Redis has lost, without anything being
+// finalized.
+func TestAMissedBoardIsBuiltByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	s := &stack{t: t, database: testenv.PostgresURL(t), rdb: testenv.OwnRedis(t).URL()}
+	base, _ := s.serve("--no-aggregate")
+	user := s.createUser("reader", "UTC")
+	upload(t, base, user, clock.System{}.Now().Add(-2*time.Hour))
+	s.workerOnce()
+	worker := start(t, s.command(t.Context(), "worker", "--aggregate-every=100ms", "--verify-every=0"))
+	rdb, err := redisconn.Open(t.Context(), s.rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = rdb.Close() })
+	built := func() bool { return rdb.Exists(t.Context(), "{lb:alltime:1970-01-01:}:z").Val() == 1 }
+	require.True(t, built())
+	worker.stderr.await(t, "msg=working", worker.done)
+	for range 2 { // the first time it may be the cycle with which the worker starts
+		require.NoError(t, rdb.FlushAll(t.Context()).Err())
+		require.Eventually(t, func() bool {
+			status, answer := call(t, http.MethodGet, base+"/v1/leaderboard?period=alltime", "", "")
+			require.Equal(t, 200, status)
+			require.Contains(t, answer, "reader", "from Postgres until then")
+			return built()
+		}, time.Minute, 200*time.Millisecond)
+	}
+}
