@@ -73,7 +73,7 @@ func BenchmarkViews(b *testing.B) {
 			b.ReportMetric(total/b.Elapsed().Seconds(), "views/s")
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 			b.ReportMetric(float64(nowUpdates-updates)/total*1000, "updates/1000")
-			b.ReportMetric(float64(nowDead-dead)/total*1000, "dead/1000")
+			b.ReportMetric(float64(max(nowDead-dead, 0))/total*1000, "dead/1000")
 		})
 	}
 }

@@ -308,3 +308,21 @@ func TestReadsALargeBatch(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, fields)
 }
+
+// A batch whose last field went with its user leaves its id behind; the next batch does not get it.
+func TestABatchThatVanished(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.gather(t, "a", 1)
+	first := b.mustTake(t)
+	require.NoError(t, b.rdb.HDel(t.Context(), b.keys.Proc, "a").Err())
+	b.gather(t, "b", 1)
+	next := b.mustTake(t)
+	require.NotEqual(t, first.ID, next.ID)
+	require.Equal(t, int64(1), next.Taken)
+	_, err := b.Source.Read(t.Context(), first)
+	require.ErrorIs(t, err, ErrGone)
+	_, err = b.Flush(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"b": 1}, b.counts(t))
+}
