@@ -49,7 +49,8 @@ func apply(ctx context.Context, tx pgx.Tx, fields map[string]string) (int64, err
 	return rows, nil
 }
 
-// applyPart adds entries and follows those whose session was absorbed meanwhile. What resolves to the same target twice, and
+// applyPart adds entries and returns for how many of them there was a session, or it was a profile's. It follows those whose
+// session was absorbed meanwhile. What resolves to the same target twice, and
 // finds no row there the second time, is gone: what took the row away had committed before the second time.
 func applyPart(ctx context.Context, tx pgx.Tx, entries []entry) (int64, error) {
 	var rows int64

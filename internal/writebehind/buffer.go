@@ -32,7 +32,7 @@ type RecordFunc func(ctx context.Context, tx pgx.Tx, b Batch, askedAt time.Time)
 type Count struct {
 	Batches int   `json:"batches"` // applied and recorded
 	Entries int   `json:"entries"` // fields of those batches
-	Rows    int64 `json:"rows"`    // rows written for them
+	Rows    int64 `json:"rows"`    // rows written for them, as far as the kind knows
 	Known   int   `json:"known"`   // batches found to be applied already
 }
 
@@ -55,8 +55,9 @@ type Buffer struct {
 var ErrStale = errors.New("the batch was taken too long ago")
 
 const (
-	// lockTimeout bounds the wait for a row, and for another flusher of the same batch.
-	lockTimeout = "2000" // ms
+	// lockTimeout bounds the wait for a row, and for another flusher of the same batch. It is shorter than the time after
+	// which Postgres looks for deadlocks: it should be the flush that gives way, and not whoever writes sessions.
+	lockTimeout = "900" // ms
 	// attempts at a batch before it is left to the next flush: others may lock its rows in another order.
 	attempts = 3
 	// retryPause is the time between two of them.
