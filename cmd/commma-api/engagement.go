@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -27,6 +28,7 @@ func followSessions(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, c agg
 type debounced struct {
 	shares  *writebehind.Deltas
 	engaged *writebehind.Arms // of kudos and comments
+	flusher *engagement.Flusher
 }
 
 func (b *backend) newDebounced() debounced {
@@ -34,6 +36,7 @@ func (b *backend) newDebounced() debounced {
 	m := newDebounceMetrics(b.registry)
 	cfg := writebehind.DebounceConfig{}
 	return debounced{
+		flusher: flusher,
 		shares: writebehind.NewDeltas("shares", cfg, writebehind.DeltasDeps{
 			DB: b.pool, Redis: b.redis, Clock: b.clock, Log: b.log, Observe: m.observe("shares"), ApplyFunc: flusher.ApplyShares,
 		}),
@@ -50,6 +53,11 @@ func (d debounced) run(ctx context.Context) error {
 	g.Go(func() error { return d.shares.Run(ctx) })
 	g.Go(func() error { return d.engaged.Run(ctx) })
 	return g.Wait()
+}
+
+// flushAll flushes what there is, due or not: for a process that does not run.
+func (d debounced) flushAll(ctx context.Context) error {
+	return errors.Join(d.shares.FlushAll(ctx), d.flusher.FlushAll(ctx))
 }
 
 // eraseUser erases what hangs on a user's sessions, and what the user left on those of others, whose counts follow.

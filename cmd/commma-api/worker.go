@@ -59,7 +59,9 @@ func (c *workerCmd) Run(ctx context.Context, p *program) error {
 	if c.MetricsListen != "" {
 		g.Go(func() error { return b.serveMetrics(gctx, c.MetricsListen) })
 	}
-	return g.Wait()
+	err = g.Wait()
+	b.flushLast(ctx)
+	return err
 }
 
 // parseNow reads an instant, absolute or relative to the present; nothing is nil.

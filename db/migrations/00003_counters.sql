@@ -21,9 +21,11 @@ INSERT INTO session_counters (user_id, session_id) SELECT user_id, id FROM sessi
 CREATE TABLE user_counters (
     user_id      uuid PRIMARY KEY,
     views        bigint NOT NULL DEFAULT 0,
-    last_seen_at timestamptz
+    last_seen_at timestamptz,
+    keeps        boolean NOT NULL DEFAULT true
 ) WITH (fillfactor = 70);
-INSERT INTO user_counters (user_id) SELECT id FROM users;
+COMMENT ON COLUMN user_counters.keeps IS 'false for a user on off. It stands in this row because a flush that waited for it is judged by the row as it is then';
+INSERT INTO user_counters (user_id, keeps) SELECT id, privacy <> 'off' FROM users;
 
 -- Views of a user's pages by UTC day.
 CREATE TABLE view_days (

@@ -69,8 +69,12 @@ WITH gone AS (
     INSERT INTO counter_deltas (owner_id, session_id, comments) SELECT g.owner_id, g.session_id, -1 FROM gone g
 )
 SELECT coalesce((SELECT g.session_id FROM gone g), c.session_id)::uuid AS session_id, EXISTS (SELECT FROM gone)::boolean AS deleted,
-    (c.author_id = sqlc.arg(user_id) OR c.owner_id = sqlc.arg(user_id))::boolean AS allowed
-FROM comments c WHERE c.id = sqlc.arg(id);
+    (c.author_id = sqlc.arg(user_id) OR c.owner_id = sqlc.arg(user_id))::boolean AS allowed,
+    c.owner_id, o.privacy AS owner_privacy, c.author_id, a.privacy AS author_privacy
+FROM comments c
+JOIN users o ON o.id = c.owner_id
+JOIN users a ON a.id = c.author_id
+WHERE c.id = sqlc.arg(id);
 
 -- name: EngagementDeleteSessions :exec
 -- Everything that hangs on sessions that are deleted, after their counters were locked.
@@ -158,11 +162,11 @@ SELECT t.id::uuid AS id, (t.session_id IN (SELECT l.session_id FROM locked l))::
 
 -- name: EngagementGetSession :one
 -- A session as others see it: whose it is, and how many comments it has, those that are pending included.
-SELECT s.user_id, s.id, (o.privacy IS NULL OR o.privacy = 'off')::boolean AS owner_off,
+SELECT s.user_id, s.id, o.privacy,
     (coalesce((SELECT c.comments FROM session_counters c WHERE c.user_id = s.user_id AND c.session_id = s.id), 0)
      + coalesce((SELECT sum(d.comments) FROM counter_deltas d WHERE d.owner_id = s.user_id AND d.session_id = s.id), 0))::bigint AS comments
 FROM sessions s
-LEFT JOIN users o ON o.id = s.user_id
+JOIN users o ON o.id = s.user_id
 WHERE s.id = coalesce((SELECT a.heir FROM session_aliases a WHERE a.id = sqlc.arg(session_id)), sqlc.arg(session_id)::uuid);
 
 -- name: EngagementInsertCounters :exec

@@ -67,6 +67,8 @@ type Deps struct {
 	EraseUserFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error
 	// ForgetFunc takes the user's token out of the cache.
 	ForgetFunc func(ctx context.Context, userID uuid.UUID) error
+	// ForgetPendingFunc takes out of Redis what has gathered of a user who is gone, or on off.
+	ForgetPendingFunc func(ctx context.Context, userID uuid.UUID) error
 	// EnqueueFunc writes the outbox row of the user, in the transaction that raised the version.
 	EnqueueFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID, version int64) error
 	// PublishFunc brings the user's boards up to what is committed. It fails with leaderboard.ErrAway when the boards' store
@@ -83,7 +85,7 @@ type Service struct {
 // New is a Service.
 func New(cfg Config, d Deps) (*Service, error) {
 	if d.DB == nil || d.Modes == nil || d.Clock == nil || d.Log == nil ||
-		d.FinalizeFunc == nil || d.DeleteSessionFunc == nil || d.ForgetFunc == nil || d.EnqueueFunc == nil || d.PublishFunc == nil {
+		d.FinalizeFunc == nil || d.DeleteSessionFunc == nil || d.ForgetFunc == nil || d.ForgetPendingFunc == nil || d.EnqueueFunc == nil || d.PublishFunc == nil {
 		return nil, errors.New("make account service: a dependency is missing")
 	}
 	return &Service{deps: d, cfg: cfg.withDefaults()}, nil

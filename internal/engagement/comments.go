@@ -95,7 +95,8 @@ func (s *Service) Comment(ctx context.Context, userID, sessionID uuid.UUID, body
 	return Comment{ID: id, Handle: row.Handle, AvatarURL: row.AvatarUrl, Body: body, CreatedAt: row.CreatedAt.UTC()}, row.Comments, nil
 }
 
-// DeleteComment deletes a comment of the user's, or one on a session of theirs. It fails with ErrNotFound or ErrNotYours.
+// DeleteComment deletes a comment of the user's, or one on a session of theirs. It fails with ErrNotFound (also when the
+// comment is hidden from the user) or ErrNotYours.
 func (s *Service) DeleteComment(ctx context.Context, userID, id uuid.UUID) error {
 	row, err := s.q.EngagementDeleteComment(ctx, s.db, userID, id)
 	switch {
@@ -103,6 +104,8 @@ func (s *Service) DeleteComment(ctx context.Context, userID, id uuid.UUID) error
 		return ErrNotFound
 	case err != nil:
 		return fmt.Errorf("delete comment: %w", err)
+	case !row.Allowed && (hidden(userID, row.OwnerID, row.OwnerPrivacy) || hidden(userID, row.AuthorID, row.AuthorPrivacy)):
+		return ErrNotFound // as absent as one that never was
 	case !row.Allowed:
 		return ErrNotYours
 	case !row.Deleted: // somebody else did, a moment ago

@@ -55,6 +55,11 @@ func TestDeleteComment(t *testing.T) {
 	s := b.mustSessions(t, owner, 1)[0]
 	first, second := b.mustComment(t, ada, s, "x"), b.mustComment(t, ada, s, "y")
 	require.ErrorIs(t, b.DeleteComment(t.Context(), bob, first.ID), engagement.ErrNotYours)
+	for _, off := range []uuid.UUID{owner, ada} {
+		require.NoError(t, b.accounts.ChangeMode(t.Context(), off, activity.ModeOff))
+		require.ErrorIs(t, b.DeleteComment(t.Context(), bob, first.ID), engagement.ErrNotFound, "bob does not see it")
+		require.NoError(t, b.accounts.ChangeMode(t.Context(), off, activity.ModeFull))
+	}
 	require.NoError(t, b.DeleteComment(t.Context(), ada, first.ID))
 	require.ErrorIs(t, b.DeleteComment(t.Context(), ada, first.ID), engagement.ErrNotFound)
 	require.NoError(t, b.DeleteComment(t.Context(), owner, second.ID), "the owner of the session may")

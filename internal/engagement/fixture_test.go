@@ -61,7 +61,8 @@ func setupOn(t *testing.T, redisURL string, cfg writebehind.DebounceConfig) *bun
 			_, err := engagement.EraseUserTx(ctx, tx, id)
 			return err
 		},
-		ForgetFunc: func(context.Context, uuid.UUID) error { return nil },
+		ForgetFunc:        func(context.Context, uuid.UUID) error { return nil },
+		ForgetPendingFunc: func(context.Context, uuid.UUID) error { return nil },
 		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
 			return outbox.Enqueue(ctx, tx, id, version)
 		},

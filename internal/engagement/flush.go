@@ -98,6 +98,28 @@ func (f *Flusher) again(ctx context.Context, run func(ctx context.Context, tx pg
 	return errChanging
 }
 
+// flushPage is how many sessions FlushAll flushes in one transaction.
+const flushPage = 500
+
+// FlushAll moves all that is pending when it is called into the counters.
+func (f *Flusher) FlushAll(ctx context.Context) error {
+	for {
+		ids, err := f.q.EngagementListStale(ctx, f.db, 0, flushPage)
+		if err != nil {
+			return fmt.Errorf("list pending sessions: %w", err)
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		if err := f.FlushDeltas(ctx, ids); err != nil {
+			return err
+		}
+		if len(ids) < flushPage {
+			return nil
+		}
+	}
+}
+
 // Stale lists sessions whose deltas nobody has flushed for half a minute, at most so many.
 func (f *Flusher) Stale(ctx context.Context, maxSessions int) ([]uuid.UUID, error) {
 	return f.q.EngagementListStale(ctx, f.db, staleSeconds, int32(maxSessions))

@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
@@ -119,7 +121,7 @@ func (s *Service) change(ctx context.Context, userID uuid.UUID, fn func(ctx cont
 	return ErrBusy
 }
 
-// session finds a session that the viewer may see: the owner always, others unless the owner is on off.
+// session finds a session that the viewer may see.
 func (s *Service) session(ctx context.Context, viewer, id uuid.UUID) (dbsqlc.EngagementGetSessionRow, error) {
 	row, err := s.q.EngagementGetSession(ctx, s.db, id)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -128,8 +130,14 @@ func (s *Service) session(ctx context.Context, viewer, id uuid.UUID) (dbsqlc.Eng
 	if err != nil {
 		return row, fmt.Errorf("find session: %w", err)
 	}
-	if row.OwnerOff && row.UserID != viewer {
+	if hidden(viewer, row.UserID, row.Privacy) {
 		return row, ErrNotFound
 	}
 	return row, nil
+}
+
+// hidden says whether the viewer may not see that a user in this mode has sessions. Statements that change something say the
+// same themselves, in the transaction that changes it.
+func hidden(viewer, userID uuid.UUID, mode activity.Mode) bool {
+	return privacy.See(privacy.ViewerOf(viewer, userID), mode, privacy.List) == privacy.Hidden
 }

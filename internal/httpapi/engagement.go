@@ -13,6 +13,7 @@ import (
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/httpapi/api"
+	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/sessions"
 )
 
@@ -66,7 +67,7 @@ func (h *handlers) PostShare(c echo.Context, rawID string) error {
 
 // ListComments answers one page of a session's comments.
 func (h *handlers) ListComments(c echo.Context, rawID string, params api.ListCommentsParams) error {
-	grant, err := h.admitAnyone(c, admission.ScopeRead)
+	grant, err := h.admitViewer(c, privacy.List)
 	if err != nil {
 		return err
 	}

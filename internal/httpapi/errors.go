@@ -19,6 +19,7 @@ import (
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/profile"
 	"github.com/commma/commma/internal/redact"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store"
@@ -49,6 +50,7 @@ var sentinels = []struct {
 }{
 	{aggregate.ErrNoSession, api.ErrorCodeNotFound, "not found"},
 	{sessions.ErrNotFound, api.ErrorCodeNotFound, "not found"},
+	{profile.ErrNotFound, api.ErrorCodeNotFound, "not found"},
 	{sessions.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
 	{engagement.ErrNotFound, api.ErrorCodeNotFound, "not found"},
 	{engagement.ErrOwnSession, api.ErrorCodeForbidden, "nobody can give kudos to a session of their own"},

@@ -199,7 +199,7 @@ func TestNoReadIsDecidedByTheCache(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 	o := r.newOwner(t, pool, activity.ModeOff)
-	require.NoError(t, rdb.Set(context.WithoutCancel(t.Context()), privacy.Key(o.ID), "99:full", time.Hour).Err())
+	require.NoError(t, rdb.Set(context.WithoutCancel(t.Context()), privacy.Key(redisconn.ShardsOf(rdb), o.ID), "99:full", time.Hour).Err())
 	require.Equal(t, http.StatusNotFound, r.call(t, http.MethodGet, sessionPath(o), "").status)
 	require.NotContains(t, r.call(t, http.MethodGet, "/v1/leaderboard", "").body, o.Handle)
 }

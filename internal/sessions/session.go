@@ -55,6 +55,9 @@ type Detail struct {
 	KeyCounts    map[string]int64 // presses by key label; nil when nothing is kept
 }
 
+// Ref says whose session an id leads to, and under which id it stands now.
+type Ref struct{ Owner, ID uuid.UUID }
+
 // MaxLangs bounds the languages of a Detail: it must not grow with what a user made up.
 const MaxLangs = 100
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
@@ -144,11 +145,26 @@ func (d *Deltas) sweep(ctx context.Context) error {
 		return err
 	}
 	for _, shard := range shards {
-		if err := d.sweepShard(ctx, shard); err != nil {
+		if err := d.sweepShard(ctx, shard, d.cfg.Grace); err != nil {
 			return err
 		}
 	}
 	return forgetFlushes(ctx, d.deps.DB)
+}
+
+// FlushAll flushes what there is, whether it is due or not, and whoever is about to: that one finds it done. It is for a
+// process that does not Run.
+func (d *Deltas) FlushAll(ctx context.Context) error {
+	shards, err := d.standing(ctx)
+	if err != nil {
+		return err
+	}
+	for _, shard := range shards {
+		if err := d.sweepShard(ctx, shard, -d.cfg.Delay); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // standing lists the shards that hold anything: with no traffic that is all that is asked of Redis.
@@ -170,9 +186,10 @@ func (d *Deltas) standing(ctx context.Context) ([]int, error) {
 	return shards, nil
 }
 
-func (d *Deltas) sweepShard(ctx context.Context, shard int) error {
+// sweepShard flushes what has been overdue for the given time; a negative one takes in what will be due within it.
+func (d *Deltas) sweepShard(ctx context.Context, shard int, overdue time.Duration) error {
 	for {
-		due, flushes, err := d.keys[shard].left(ctx, d.deps.Redis, d.cfg.Grace, d.cfg.Batch)
+		due, flushes, err := d.keys[shard].left(ctx, d.deps.Redis, overdue, d.cfg.Batch)
 		if err != nil {
 			return err
 		}

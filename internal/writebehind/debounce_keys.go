@@ -9,7 +9,7 @@ import (
 
 // clusterShards is over how many slots the records of one counter are spread on a cluster. Each is asked for by every sweep,
 // so there are few: with no traffic a process is to send next to nothing.
-const clusterShards = 4
+const clusterShards = 2
 
 // debounceKeys are the keys of one shard of a debounced counter. They carry its hash tag, so that one script may touch them
 // on a cluster. What is stored under them may change only together with their prefix: two releases may run side by side.

@@ -183,6 +183,24 @@ type Author struct {
 	Handle Handle `json:"handle"`
 }
 
+// Badge A distinction.
+type Badge struct {
+	// Description What it is given for.
+	//
+	// Example: Was here in the first month.
+	Description string `json:"description"`
+
+	// ID Names it to programs.
+	//
+	// Example: early
+	ID string `json:"id"`
+
+	// Name Names it to people.
+	//
+	// Example: Early bird
+	Name string `json:"name"`
+}
+
 // Comment One comment.
 type Comment struct {
 	// Author Who wrote something.
@@ -542,6 +560,99 @@ type Period string
 // stores nothing new and shows the user nowhere.
 type PrivacyMode string
 
+// Profile A user as others see them.
+type Profile struct {
+	// AvatarURL Picture of the user.
+	AvatarURL *string `json:"avatar_url"`
+
+	// Badges Not kept; always empty.
+	Badges []Badge `json:"badges"`
+
+	// Bio Not kept; always `null`.
+	Bio *string `json:"bio"`
+
+	// Company Not kept; always `null`.
+	Company *string `json:"company"`
+
+	// CreatedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
+	//
+	// Example: 2026-06-15T09:30:00.000Z
+	CreatedAt Timestamp `json:"created_at"`
+
+	// DisplayName Not kept; always `null`.
+	DisplayName *string `json:"display_name"`
+
+	// Handle The user's public name; case matters.
+	//
+	// Example: demo
+	Handle Handle `json:"handle"`
+
+	// JobTitle Not kept; always `null`.
+	JobTitle *string `json:"job_title"`
+
+	// LastSeenAt When the user's token last came with a request, to about five minutes, UTC; `null` when that is not known.
+	LastSeenAt *Instant `json:"last_seen_at"`
+
+	// Linkedin Not kept; always `null`.
+	Linkedin *string `json:"linkedin"`
+
+	// Location Not kept; always `null`.
+	Location *string `json:"location"`
+
+	// OpenToWork Not kept; always `false`.
+	//
+	// Example: false
+	OpenToWork bool `json:"open_to_work"`
+
+	// Pronouns Not kept; always `null`.
+	Pronouns *string `json:"pronouns"`
+
+	// Stats All that the user has done.
+	Stats ProfileStats `json:"stats"`
+
+	// Streak Runs of days with activity, in the user's time zone.
+	Streak ProfileStreak `json:"streak"`
+
+	// Views Looks by others; a look shows here within about five minutes.
+	//
+	// Example: 12
+	Views Views `json:"views"`
+
+	// Website Not kept; always `null`.
+	Website *string `json:"website"`
+}
+
+// ProfileStats All that the user has done.
+type ProfileStats struct {
+	// TopLang Display name of the listed language with most seconds; `null` when there is none.
+	//
+	// Example: Go
+	TopLang *string `json:"top_lang"`
+
+	// TotalDurationS Whole seconds.
+	//
+	// Example: 3600
+	TotalDurationS Duration `json:"total_duration_s"`
+
+	// TotalSessions Finalized sessions.
+	//
+	// Example: 42
+	TotalSessions int64 `json:"total_sessions"`
+}
+
+// ProfileStreak Runs of days with activity, in the user's time zone.
+type ProfileStreak struct {
+	// CurrentDays Days of the run that ends today or yesterday, else 0.
+	//
+	// Example: 3
+	CurrentDays int64 `json:"current_days"`
+
+	// LongestDays Days of the longest run ever.
+	//
+	// Example: 12
+	LongestDays int64 `json:"longest_days"`
+}
+
 // Readiness What the service can reach.
 type Readiness struct {
 	// Postgres `failed`: no good answer within the bound.
@@ -606,7 +717,7 @@ type SessionDetail struct {
 	// Example: 2026-06-15T09:30:00.000Z
 	EndedAt Timestamp `json:"ended_at"`
 
-	// Files Most changes first; empty unless the user was on `full`.
+	// Files Most changes first; empty unless the user was on `full`, and to anybody but the owner.
 	Files []SessionFile `json:"files"`
 
 	// ID The session's id; not the one asked for when that one was absorbed.
@@ -656,10 +767,10 @@ type SessionDetail struct {
 	// Example: 2026-06-15T09:30:00.000Z
 	StartedAt Timestamp `json:"started_at"`
 
-	// Views Views of its page by others; follows within minutes.
+	// Views Looks by others; a look shows here within about five minutes.
 	//
-	// Example: 40
-	Views int64 `json:"views"`
+	// Example: 12
+	Views Views `json:"views"`
 }
 
 // SessionFile One file of a session.
@@ -787,6 +898,51 @@ type Streak struct {
 // Example: 2026-06-15T09:30:00.000Z
 type Timestamp = Instant
 
+// ViewAnswer Whether a look was counted.
+type ViewAnswer struct {
+	// Recorded Whether this request counted.
+	//
+	// Example: true
+	Recorded bool `json:"recorded"`
+}
+
+// ViewDay The views of one UTC day.
+type ViewDay struct {
+	// Date A calendar date.
+	//
+	// Example: 2026-06-15
+	Date Date `json:"date"`
+
+	// Profile Of the profile.
+	//
+	// Example: 12
+	Profile int64 `json:"profile"`
+
+	// Sessions Of all sessions together.
+	//
+	// Example: 3
+	Sessions int64 `json:"sessions"`
+}
+
+// ViewDays Views by UTC day.
+type ViewDays struct {
+	// Days Oldest first, days without views included.
+	Days []ViewDay `json:"days"`
+}
+
+// ViewRequest Which page was looked at.
+type ViewRequest struct {
+	// Target `profile:` and a handle, or `session:` and a session's id.
+	//
+	// Example: profile:ada
+	Target string `json:"target"`
+}
+
+// Views Looks by others; a look shows here within about five minutes.
+//
+// Example: 12
+type Views = int64
+
 // Absorbed The envelope of every error.
 type Absorbed = ErrorAnswer
 
@@ -837,6 +993,12 @@ type GetLeaderboardParams struct {
 	Around *string `form:"around,omitempty" json:"around,omitempty"`
 }
 
+// ListViewsParams defines parameters for ListViews.
+type ListViewsParams struct {
+	// Days How many days, today's included. Outside 1 to 366 it is moved to the nearer end; not a number means the default.
+	Days *string `form:"days,omitempty" json:"days,omitempty"`
+}
+
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
 	// Limit Sessions per page. Outside 1 to 100 it is moved to the nearer end; not a number means the default.
@@ -863,6 +1025,9 @@ type PatchMeJSONRequestBody = MePatch
 
 // PostCommentJSONRequestBody defines body for PostComment for application/json ContentType.
 type PostCommentJSONRequestBody = NewComment
+
+// RecordViewJSONRequestBody defines body for RecordView for application/json ContentType.
+type RecordViewJSONRequestBody = ViewRequest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
@@ -896,6 +1061,9 @@ type ServerInterface interface {
 	// PatchMe Change privacy or time zone
 	// (PATCH /v1/me)
 	PatchMe(ctx echo.Context) error
+	// ListViews Views of the signed-in user's pages
+	// (GET /v1/me/views)
+	ListViews(ctx echo.Context, params ListViewsParams) error
 	// ListSessions Own sessions, newest first
 	// (GET /v1/sessions)
 	ListSessions(ctx echo.Context, params ListSessionsParams) error
@@ -920,6 +1088,12 @@ type ServerInterface interface {
 	// PostShare Count one share of a session
 	// (POST /v1/sessions/{id}/shares)
 	PostShare(ctx echo.Context, id string) error
+	// GetUser A user's profile
+	// (GET /v1/users/{handle})
+	GetUser(ctx echo.Context, handle Handle) error
+	// RecordView Count a view of a page that is rendered elsewhere
+	// (POST /v1/views)
+	RecordView(ctx echo.Context) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -1065,6 +1239,24 @@ func (w *ServerInterfaceWrapper) PatchMe(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PatchMe(ctx)
+	return err
+}
+
+// ListViews converts echo context to params.
+func (w *ServerInterfaceWrapper) ListViews(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListViewsParams
+	// ------------- Optional query parameter "days" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "days", ctx.QueryParams(), &params.Days, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter days: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListViews(ctx, params)
 	return err
 }
 
@@ -1221,6 +1413,31 @@ func (w *ServerInterfaceWrapper) PostShare(ctx echo.Context) error {
 	return err
 }
 
+// GetUser converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUser(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "handle" -------------
+	var handle Handle
+
+	err = runtime.BindStyledParameterWithOptions("simple", "handle", ctx.Param("handle"), &handle, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter handle: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUser(ctx, handle)
+	return err
+}
+
+// RecordView converts echo context to params.
+func (w *ServerInterfaceWrapper) RecordView(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RecordView(ctx)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -1273,6 +1490,9 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/me", wrapper.DeleteMe, options.OperationMiddlewares["deleteMe"]...)
 	router.GET(options.BaseURL+"/v1/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
 	router.PATCH(options.BaseURL+"/v1/me", wrapper.PatchMe, options.OperationMiddlewares["patchMe"]...)
+	router.GET(options.BaseURL+"/v1/me/views", wrapper.ListViews, options.OperationMiddlewares["listViews"]...)
+	router.GET(options.BaseURL+"/v1/users/:handle", wrapper.GetUser, options.OperationMiddlewares["getUser"]...)
+	router.POST(options.BaseURL+"/v1/views", wrapper.RecordView, options.OperationMiddlewares["recordView"]...)
 	router.GET(options.BaseURL+"/v1/sessions", wrapper.ListSessions, options.OperationMiddlewares["listSessions"]...)
 	router.DELETE(options.BaseURL+"/v1/sessions/:id", wrapper.DeleteSession, options.OperationMiddlewares["deleteSession"]...)
 	router.GET(options.BaseURL+"/v1/sessions/:id", wrapper.GetSession, options.OperationMiddlewares["getSession"]...)

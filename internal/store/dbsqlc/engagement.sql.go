@@ -9,6 +9,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/commma/commma/internal/activity"
 	"github.com/google/uuid"
 )
 
@@ -149,14 +150,22 @@ WITH gone AS (
     INSERT INTO counter_deltas (owner_id, session_id, comments) SELECT g.owner_id, g.session_id, -1 FROM gone g
 )
 SELECT coalesce((SELECT g.session_id FROM gone g), c.session_id)::uuid AS session_id, EXISTS (SELECT FROM gone)::boolean AS deleted,
-    (c.author_id = $1 OR c.owner_id = $1)::boolean AS allowed
-FROM comments c WHERE c.id = $2
+    (c.author_id = $1 OR c.owner_id = $1)::boolean AS allowed,
+    c.owner_id, o.privacy AS owner_privacy, c.author_id, a.privacy AS author_privacy
+FROM comments c
+JOIN users o ON o.id = c.owner_id
+JOIN users a ON a.id = c.author_id
+WHERE c.id = $2
 `
 
 type EngagementDeleteCommentRow struct {
-	SessionID uuid.UUID
-	Deleted   bool
-	Allowed   bool
+	SessionID     uuid.UUID
+	Deleted       bool
+	Allowed       bool
+	OwnerID       uuid.UUID
+	OwnerPrivacy  activity.Mode
+	AuthorID      uuid.UUID
+	AuthorPrivacy activity.Mode
 }
 
 // The author's, or the owner's of the session. No row: there is no such comment. The delta goes where the comment is when it
@@ -164,7 +173,15 @@ type EngagementDeleteCommentRow struct {
 func (q *Queries) EngagementDeleteComment(ctx context.Context, db DBTX, userID uuid.UUID, iD uuid.UUID) (EngagementDeleteCommentRow, error) {
 	row := db.QueryRow(ctx, EngagementDeleteComment, userID, iD)
 	var i EngagementDeleteCommentRow
-	err := row.Scan(&i.SessionID, &i.Deleted, &i.Allowed)
+	err := row.Scan(
+		&i.SessionID,
+		&i.Deleted,
+		&i.Allowed,
+		&i.OwnerID,
+		&i.OwnerPrivacy,
+		&i.AuthorID,
+		&i.AuthorPrivacy,
+	)
 	return i, err
 }
 
@@ -323,18 +340,18 @@ func (q *Queries) EngagementFlushDeltas(ctx context.Context, db DBTX, sessionIds
 }
 
 const EngagementGetSession = `-- name: EngagementGetSession :one
-SELECT s.user_id, s.id, (o.privacy IS NULL OR o.privacy = 'off')::boolean AS owner_off,
+SELECT s.user_id, s.id, o.privacy,
     (coalesce((SELECT c.comments FROM session_counters c WHERE c.user_id = s.user_id AND c.session_id = s.id), 0)
      + coalesce((SELECT sum(d.comments) FROM counter_deltas d WHERE d.owner_id = s.user_id AND d.session_id = s.id), 0))::bigint AS comments
 FROM sessions s
-LEFT JOIN users o ON o.id = s.user_id
+JOIN users o ON o.id = s.user_id
 WHERE s.id = coalesce((SELECT a.heir FROM session_aliases a WHERE a.id = $1), $1::uuid)
 `
 
 type EngagementGetSessionRow struct {
 	UserID   uuid.UUID
 	ID       uuid.UUID
-	OwnerOff bool
+	Privacy  activity.Mode
 	Comments int64
 }
 
@@ -345,7 +362,7 @@ func (q *Queries) EngagementGetSession(ctx context.Context, db DBTX, sessionID u
 	err := row.Scan(
 		&i.UserID,
 		&i.ID,
-		&i.OwnerOff,
+		&i.Privacy,
 		&i.Comments,
 	)
 	return i, err

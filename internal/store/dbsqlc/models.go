@@ -203,6 +203,8 @@ type UserCounter struct {
 	UserID     uuid.UUID
 	Views      int64
 	LastSeenAt *time.Time
+	// false for a user on off. It stands in this row because a flush that waited for it is judged by the row as it is then
+	Keeps bool
 }
 
 type UserZone struct {

@@ -56,9 +56,10 @@ type SessionGetDetailRow struct {
 
 // Sessions as people read them.
 // One statement, so that a session that is being replaced is never seen half old and half new, and so that the mode, which
-// decides who may see how much, is not older than what it decides about. An absorbed session's id leads to its heir. langs: {language key: seconds} of the max_langs languages with the most seconds, ties to the
-// smaller key; other_seconds: those of all others together. A session may have as many languages as events, and names
-// of languages are the user's own. files and key_counts as the finalizer wrote them, NULL when there are none.
+// decides who may see how much, is not older than what it decides about. An absorbed session's id leads to its heir.
+// langs: {language key: seconds} of the max_langs languages with the most seconds, ties to the smaller key; other_seconds:
+// those of all others together. A session may have as many languages as events, and names of languages are the user's own.
+// files and key_counts as the finalizer wrote them, NULL when there are none.
 func (q *Queries) SessionGetDetail(ctx context.Context, db DBTX, maxLangs int32, iD uuid.UUID) (SessionGetDetailRow, error) {
 	row := db.QueryRow(ctx, SessionGetDetail, maxLangs, iD)
 	var i SessionGetDetailRow
@@ -82,6 +83,27 @@ func (q *Queries) SessionGetDetail(ctx context.Context, db DBTX, maxLangs int32,
 		&i.Kudos,
 		&i.Comments,
 	)
+	return i, err
+}
+
+const SessionGetOwner = `-- name: SessionGetOwner :one
+SELECT s.id, s.user_id, u.privacy
+  FROM sessions s
+  JOIN users u ON u.id = s.user_id
+ WHERE s.id = COALESCE((SELECT a.heir FROM session_aliases a WHERE a.id = $1), $1::uuid)
+`
+
+type SessionGetOwnerRow struct {
+	ID      uuid.UUID
+	UserID  uuid.UUID
+	Privacy activity.Mode
+}
+
+// Whose session it is, and under which id it stands now: for what is done beside reading it. It shows nothing of it.
+func (q *Queries) SessionGetOwner(ctx context.Context, db DBTX, id uuid.UUID) (SessionGetOwnerRow, error) {
+	row := db.QueryRow(ctx, SessionGetOwner, id)
+	var i SessionGetOwnerRow
+	err := row.Scan(&i.ID, &i.UserID, &i.Privacy)
 	return i, err
 }
 

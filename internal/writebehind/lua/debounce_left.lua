@@ -1,7 +1,7 @@
 -- What a flusher that died left behind. It never writes.
 -- KEYS[1] sorted set: record -> when it is due, ms
 -- KEYS[2] hash: record -> flush id, when it was taken (ms), delta, with a blank between
--- ARGV[1] how long something must have been overdue, ms  ARGV[2] records at most
+-- ARGV[1] how long something must have been overdue, ms; negative: not yet due  ARGV[2] records at most
 -- Returns {due, flushes}: due are overdue records, the longest first; flushes are the ids of flushes taken that long ago.
 
 local time = redis.call('TIME')
