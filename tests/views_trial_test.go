@@ -38,7 +38,7 @@ func TestTrialsViewsOfHotProfiles(t *testing.T) {
 	defer func() { _ = rdb.Close() }()
 	hour := time.Date(2026, 6, 17, 22, 0, 0, 0, time.UTC) // so that a day ends on the way
 	now := clock.NewManual(hour)
-	recorder := views.NewRecorder(rdb, now, nopLogger())
+	recorder := views.NewRecorder(rdb, now, nopLogger(), views.RecorderConfig{Timeout: time.Minute})
 	flusher := writebehind.NewFlusher(pool, rdb, now, views.Kind())
 	var profiles [hotProfiles]views.Target
 	for i := range profiles {

@@ -116,7 +116,7 @@ func newFlushTrial(t *testing.T) *flushTrial {
 	f.rdb, err = redisconn.Open(t.Context(), s.rdb)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.rdb.Close() })
-	f.recorder = views.NewRecorder(f.rdb, clock.System{}, nopLogger())
+	f.recorder = views.NewRecorder(f.rdb, clock.System{}, nopLogger(), views.RecorderConfig{Timeout: time.Minute})
 	f.exec(`INSERT INTO user_counters (user_id) VALUES ($1)`, f.owner)
 	f.heir = uuid.New()
 	absorbed, plain, gone := uuid.New(), uuid.New(), uuid.New()

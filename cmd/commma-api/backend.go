@@ -92,7 +92,7 @@ func openBackend(ctx context.Context, p *program, f storeFlags, parallel int) (*
 		DB: pool, Finalizer: b.finalizer, Boards: leaderboard.NewVerifier(pool, rdb), Builder: b.builder, Publisher: b.publisher,
 		Clock: b.clock, Log: b.log,
 	})
-	b.views, b.seen = views.NewRecorder(rdb, b.clock, b.log), lastseen.New(pool, rdb, b.clock)
+	b.views, b.seen = views.NewRecorder(rdb, b.clock, b.log, views.RecorderConfig{}), lastseen.New(pool, rdb, b.clock)
 	b.flusher = writebehind.NewFlusher(pool, rdb, b.clock, views.Kind(), lastseen.Kind())
 	b.bell = leaderboard.NewBell(rdb)
 	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -128,7 +128,7 @@ func requireFlushed(t *testing.T, b *bundle, u user) {
 	pool := testenv.Postgres(t)
 	_, err := pool.Exec(t.Context(), `INSERT INTO user_counters (user_id) VALUES ($1)`, u.id)
 	require.NoError(t, err)
-	recorder := views.NewRecorder(b.rdb, b.clock, testenv.Logger(t))
+	recorder := views.NewRecorder(b.rdb, b.clock, testenv.Logger(t), views.RecorderConfig{Timeout: time.Minute})
 	require.True(t, recorder.Record(t.Context(), views.Viewer{}, views.Target{Owner: u.id}))
 	flusher := writebehind.NewFlusher(pool, b.rdb, b.clock, views.Kind(), lastseen.Kind())
 	stats, err := flusher.Flush(t.Context())

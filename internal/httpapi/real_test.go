@@ -52,7 +52,7 @@ func setupReal(t *testing.T, pool *pgxpool.Pool, redisURL string, limits admissi
 	t.Cleanup(func() { _ = rdb.Close() })
 	log, now := testenv.Logger(t), clock.NewManual(testNow)
 	modes := privacy.NewCache(rdb, now, 0)
-	seen, recorder := lastseen.New(pool, rdb, now), views.NewRecorder(rdb, now, log)
+	seen, recorder := lastseen.New(pool, rdb, now), views.NewRecorder(rdb, now, log, views.RecorderConfig{Timeout: time.Second})
 	admitter, err := admission.New(limits, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Seen: seen, Clock: now, Log: log})
 	require.NoError(t, err)
 	counters := engagement.NewFlusher(pool)

@@ -37,8 +37,7 @@ func BenchmarkViews(b *testing.B) {
 	}
 	_, err = pool.Exec(b.Context(), `ALTER TABLE user_counters SET (autovacuum_enabled = off)`) // so that what is dead stays to be counted
 	require.NoError(b, err)
-	recorder := NewRecorder(rdb, clock.System{}, testenv.Logger(b))
-	recorder.guard = redisconn.NewGuard("bench", time.Minute, time.Second)
+	recorder := NewRecorder(rdb, clock.System{}, testenv.Logger(b), RecorderConfig{Timeout: time.Minute})
 	flusher := writebehind.NewFlusher(pool, rdb, clock.System{}, Kind())
 
 	update := func(owner uuid.UUID, _ int) error {

@@ -25,6 +25,6 @@
 //
 // # When Redis does not answer
 //
-// The view is not counted and the request goes on: it waits a tenth of a second at most, and not at all for the two seconds
+// The view is not counted and the request goes on: it waits a quarter of a second at most, and not at all for the two seconds
 // after a failure.
 package views

@@ -30,11 +30,21 @@ var viewLua string
 
 var viewScript = redis.NewScript(viewLua)
 
-// How long a request waits for its view to be counted, and for how long Redis is left alone after it failed.
-const (
-	recordTimeout = 100 * time.Millisecond
-	recordPause   = 2 * time.Second
-)
+// RecorderConfig bounds what a view may cost its request. Zero values mean the defaults.
+type RecorderConfig struct {
+	Timeout time.Duration // how long a request waits for its view to be counted; 250 ms
+	Pause   time.Duration // for how long Redis is left alone after it failed; 2 s
+}
+
+func (c RecorderConfig) withDefaults() RecorderConfig {
+	if c.Timeout <= 0 {
+		c.Timeout = 250 * time.Millisecond
+	}
+	if c.Pause <= 0 {
+		c.Pause = 2 * time.Second
+	}
+	return c
+}
 
 // gateSlack is how long a gate outlives its hour: as much as the clocks of two processes may differ.
 const gateSlack = 5 * time.Minute
@@ -76,10 +86,11 @@ type Recorder struct {
 }
 
 // NewRecorder makes a Recorder.
-func NewRecorder(rdb redis.UniversalClient, c clock.Clock, log *slog.Logger) *Recorder {
+func NewRecorder(rdb redis.UniversalClient, c clock.Clock, log *slog.Logger, cfg RecorderConfig) *Recorder {
+	cfg = cfg.withDefaults()
 	return &Recorder{
 		rdb: rdb, shards: redisconn.ShardsOf(rdb), clock: c, log: log,
-		guard: redisconn.NewGuard("views", recordTimeout, recordPause),
+		guard: redisconn.NewGuard("views", cfg.Timeout, cfg.Pause),
 	}
 }
 

@@ -38,7 +38,7 @@ func setup(t *testing.T) *bundle { t.Helper(); return setupOn(t, testenv.Redis(t
 func setupOn(t *testing.T, rdb redis.UniversalClient) *bundle {
 	t.Helper()
 	b := &bundle{pool: testenv.Postgres(t), rdb: rdb, clock: clock.NewManual(time.Date(2026, 6, 17, 9, 30, 0, 0, time.UTC))}
-	b.Recorder = NewRecorder(rdb, b.clock, testenv.Logger(t))
+	b.Recorder = NewRecorder(rdb, b.clock, testenv.Logger(t), RecorderConfig{Timeout: time.Minute})
 	b.flusher = writebehind.NewFlusher(b.pool, rdb, b.clock, Kind())
 	return b
 }
@@ -137,7 +137,7 @@ func TestGatesSayNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	profile, user := Target{Owner: b.mustOwner(t)}, uuid.New()
-	other := NewRecorder(b.rdb, b.clock, testenv.Logger(t))
+	other := NewRecorder(b.rdb, b.clock, testenv.Logger(t), RecorderConfig{Timeout: time.Minute})
 	for _, v := range []Viewer{{Addr: here, Agent: "agent-x"}, {User: user}} {
 		require.True(t, b.Record(t.Context(), v, profile))
 		require.False(t, other.Record(t.Context(), v, profile))
@@ -293,8 +293,8 @@ func TestRecordWithoutRedis(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	b := setupOn(t, rdb)
 	var log bytes.Buffer
-	b.log = slog.New(slog.NewTextHandler(&log, nil))
-	b.guard = redisconn.NewGuard("views", recordTimeout, time.Hour)
+	const timeout = 200 * time.Millisecond
+	b.Recorder = NewRecorder(rdb, b.clock, slog.New(slog.NewTextHandler(&log, nil)), RecorderConfig{Timeout: timeout, Pause: time.Hour})
 	profile := Target{Owner: b.mustOwner(t)}
 	require.NoError(t, server.Signal(syscall.SIGSTOP))
 	t.Cleanup(func() { _ = server.Signal(syscall.SIGCONT) })
@@ -302,6 +302,6 @@ func TestRecordWithoutRedis(t *testing.T) {
 	for range 50 {
 		require.False(t, b.Record(t.Context(), Viewer{User: uuid.New()}, profile))
 	}
-	require.Less(t, clock.System{}.Now().Sub(start), recordTimeout+time.Second)
+	require.Less(t, clock.System{}.Now().Sub(start), timeout+time.Second)
 	require.Equal(t, 1, strings.Count(log.String(), "not recorded"))
 }
