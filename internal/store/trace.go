@@ -74,8 +74,11 @@ func (t *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQu
 }
 
 // TraceQueryEnd implements pgx.QueryTracer.
-func (t *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+func (t *tracer) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, d pgx.TraceQueryEndData) {
 	at := t.under(ctx)
+	if d.Err != nil && at.query == rollbackQuery && conn.IsClosed() {
+		return // the connection took the transaction with it, and what closed it was logged
+	}
 	t.write(ctx, at, d.Err, slog.Int64("rows", d.CommandTag.RowsAffected()))
 }
 
@@ -137,13 +140,15 @@ const (
 	batchQuery = "batch"
 	copyQuery  = "copy"
 	otherQuery = "other"
+	// What ends a transaction that failed.
+	rollbackQuery = "rollback"
 )
 
 // queryMark stands before the name in every generated query.
 const queryMark = "-- name: "
 
 // verbs are the statements that are sent without a name.
-var verbs = []string{"begin", "commit", "rollback", "savepoint", "release", "select", "insert", "update", "delete", "set"}
+var verbs = []string{"begin", "commit", rollbackQuery, "savepoint", "release", "select", "insert", "update", "delete", "set"}
 
 // queryName is what sqlc calls a query, or its verb: one of a fixed set of names, whatever the SQL.
 func queryName(sql string) string {

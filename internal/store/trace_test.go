@@ -172,3 +172,22 @@ func TestSlowQueriesAreWarnedOf(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, out.take(t), "a request that was given up before it was sent")
 }
+
+// A request that is given up in the middle of a transaction closes the connection. That there is nothing left to roll back
+// is no news.
+func TestRollbackOnAClosedConnectionIsNotLogged(t *testing.T) {
+	t.Parallel()
+	log := &bytes.Buffer{}
+	pool, err := store.Open(t.Context(), testenv.PostgresURL(t), store.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err = store.WithTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		time.AfterFunc(50*time.Millisecond, cancel)
+		_, err := tx.Exec(ctx, `SELECT pg_sleep(30)`)
+		return err
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotContains(t, log.String(), "rollback")
+}
