@@ -105,7 +105,7 @@ func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg n
 		admitConfig.RedisTimeout = 50 * time.Second
 		accountConfig.CacheTimeout = 5 * time.Second
 	}
-	seen, recorder := lastseen.New(pool, rdb, system), views.NewRecorder(rdb, system, nopLogger())
+	seen, recorder := lastseen.New(pool, rdb, system), views.NewRecorder(rdb, system, nopLogger(), views.RecorderConfig{})
 	admit, err := admission.New(admitConfig, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Seen: seen, Clock: system, Log: nopLogger()})
 	require.NoError(t, err)
 	keys := languages.Keys()
