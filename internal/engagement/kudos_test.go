@@ -142,9 +142,8 @@ func TestDeltaThatComesDuringAFlush(t *testing.T) {
 	owner := b.mustUser(t, activity.ModeFull)
 	s := b.mustSessions(t, owner, 1)[0]
 	b.mustKudos(t, b.mustUser(t, activity.ModeFull), s, true)
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE`, s)
+	tx := b.begin(t)
+	_, err := tx.Exec(t.Context(), `SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE`, s)
 	require.NoError(t, err)
 	flushed := make(chan error, 1)
 	go func() { flushed <- b.flusher.FlushDeltas(t.Context(), []uuid.UUID{s}) }()
