@@ -58,12 +58,12 @@ func (s *Service) publishDelete(ctx context.Context, userID uuid.UUID) error {
 // deleteUserTx composes what each domain erases. It holds both locks: nothing of the user is in flight.
 func (s *Service) deleteUserTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error {
 	q := dbsqlc.New()
-	version, err := q.UserUpdateVersion(ctx, tx, userID)
+	version, err := q.DeleteLockUser(ctx, tx, userID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return ErrUnknownUser
 	}
 	if err != nil {
-		return fmt.Errorf("raise version: %w", err)
+		return fmt.Errorf("lock user: %w", err)
 	}
 	if err := ingest.EraseUserTx(ctx, tx, userID); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (s *Service) deleteUserTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID)
 	if err := q.DeleteUser(ctx, tx, userID); err != nil {
 		return fmt.Errorf("delete user: %w", err)
 	}
-	if err := s.deps.EnqueueFunc(ctx, tx, userID, version); err != nil {
+	if err := s.deps.EnqueueFunc(ctx, tx, userID, version+1); err != nil {
 		return fmt.Errorf("enqueue user: %w", err)
 	}
 	return nil
