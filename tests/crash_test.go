@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ import (
 // The child is this test binary, run again as an aggregator that kills itself between the commit of a user and what
 // would bring that user to the boards.
 const (
-	childMode   = "COMMMA_TEST_CHILD"      // outbox, or increment: the outbox taken out
+	childMode   = "COMMMA_TEST_CHILD"      // outbox, or increment: the outbox taken out; or a flush
 	childKillAt = "COMMMA_TEST_CHILD_KILL" // after the commit of the how many-th user; 0 for never
 )
 
@@ -41,7 +42,11 @@ const crashUsers = 20
 func isChild() bool { return os.Getenv(childMode) != "" }
 
 func runChild() int {
-	if err := child(context.Background()); err != nil {
+	run := child
+	if mode := os.Getenv(childMode); strings.HasPrefix(mode, childFlush) {
+		run = func(ctx context.Context) error { return flushChild(ctx, mode) }
+	}
+	if err := run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		return 1
 	}
@@ -59,6 +64,9 @@ func child(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = rdb.Close() }()
+	if act, ok := counterChildren[os.Getenv(childMode)]; ok {
+		return act(newCounters(pool, rdb), ctx)
+	}
 	killAt, err := strconv.Atoi(os.Getenv(childKillAt))
 	if err != nil {
 		return err

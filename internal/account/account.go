@@ -51,7 +51,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Deps are what a Service works with. All are needed.
+// Deps are what a Service works with. All are needed but where it says otherwise.
 type Deps struct {
 	DB    DB
 	Modes *privacy.Cache
@@ -62,8 +62,13 @@ type Deps struct {
 	FinalizeFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error
 	// DeleteSessionFunc deletes a session, in a transaction that holds the writer lock.
 	DeleteSessionFunc func(ctx context.Context, tx pgx.Tx, userID, sessionID uuid.UUID) error
+	// EraseUserFunc erases what other domains keep of a user who is being deleted, after the user's sessions were, in a
+	// transaction that holds both locks. It may be nil.
+	EraseUserFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error
 	// ForgetFunc takes the user's token out of the cache.
 	ForgetFunc func(ctx context.Context, userID uuid.UUID) error
+	// ForgetPendingFunc takes out of Redis what has gathered of a user who is gone, or on off.
+	ForgetPendingFunc func(ctx context.Context, userID uuid.UUID) error
 	// EnqueueFunc writes the outbox row of the user, in the transaction that raised the version.
 	EnqueueFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID, version int64) error
 	// PublishFunc brings the user's boards up to what is committed. It fails with leaderboard.ErrAway when the boards' store
@@ -80,7 +85,7 @@ type Service struct {
 // New is a Service.
 func New(cfg Config, d Deps) (*Service, error) {
 	if d.DB == nil || d.Modes == nil || d.Clock == nil || d.Log == nil ||
-		d.FinalizeFunc == nil || d.DeleteSessionFunc == nil || d.ForgetFunc == nil || d.EnqueueFunc == nil || d.PublishFunc == nil {
+		d.FinalizeFunc == nil || d.DeleteSessionFunc == nil || d.ForgetFunc == nil || d.ForgetPendingFunc == nil || d.EnqueueFunc == nil || d.PublishFunc == nil {
 		return nil, errors.New("make account service: a dependency is missing")
 	}
 	return &Service{deps: d, cfg: cfg.withDefaults()}, nil

@@ -13,7 +13,8 @@
 //  4. To off: what has ended becomes sessions, then the open run's events are dropped. Where it cannot become sessions on
 //     the spot, only the open run's events are dropped, and the aggregator does the rest.
 //  5. The mode, and the user's next version.
-//  6. From full: paths, projects and key counts are erased from all tables.
+//  6. To off: when the user was last seen is forgotten, and nothing more is noted. From full: paths, projects and key
+//     counts are erased from all tables.
 //  7. The outbox row.
 //  8. To a stricter mode: the cache, at the version that is about to be committed.
 //

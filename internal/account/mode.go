@@ -10,6 +10,7 @@ import (
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/lastseen"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
@@ -70,6 +71,11 @@ func (s *Service) changeModeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	if err != nil {
 		return modeChange{}, fmt.Errorf("update mode: %w", err)
 	}
+	if mode == activity.ModeOff || user.Privacy == activity.ModeOff {
+		if err := lastseen.ChangeModeTx(ctx, tx, userID, mode == activity.ModeOff); err != nil {
+			return modeChange{}, err
+		}
+	}
 	if user.Privacy == activity.ModeFull {
 		if err := privacy.EraseTx(ctx, tx, userID); err != nil {
 			return modeChange{}, err
@@ -113,10 +119,22 @@ func (s *Service) closeHotTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) e
 // gone. Nothing here can undo the change. Only who asked to be seen, or not to be, has to hear of boards that are behind.
 func (s *Service) spread(ctx context.Context, userID uuid.UUID, done modeChange) error {
 	s.cache(context.WithoutCancel(ctx), userID, done.next)
+	if done.next.Mode == activity.ModeOff {
+		s.forgetPending(ctx, userID)
+	}
 	if err := s.publish(ctx, userID); err != nil && done.moves() {
 		return ErrNotShown
 	}
 	return nil
+}
+
+// forgetPending takes out of Redis what has gathered of a user who went off. The next flush would drop it.
+func (s *Service) forgetPending(ctx context.Context, userID uuid.UUID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CacheTimeout)
+	defer cancel()
+	if err := s.deps.ForgetPendingFunc(ctx, userID); err != nil {
+		s.deps.Log.WarnContext(ctx, "what has gathered of a user on off is dropped by the next flush", "user_id", userID, "err", err)
+	}
 }
 
 // publish brings a changed user to the boards. The outbox does it later if it does not go now: what kept it is logged, and

@@ -25,7 +25,8 @@
 //
 // Who is left after the rounds stays pending for the next cycle. A board that Redis has nothing of, and that nobody is
 // building, takes everything: whoever builds it later reads the totals later. Publishing builds no board itself, so that
-// a mode change never waits for one; Cycle builds what is missing, before and after. A user who only leaves a board that is
+// a mode change never waits for one; Cycle builds what is missing, before and after, and whoever runs it does so when
+// publications or readers have missed a board. A user who only leaves a board that is
 // being built counts as shown for those who must not answer before (PublishUsers), since the board will come up without the
 // user. The row stays nevertheless, for the build may fail and take the note of it along.
 //

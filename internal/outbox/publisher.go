@@ -57,6 +57,9 @@ type Stats struct {
 	noted  int // of Left, who are to be removed from boards that will come up without them
 }
 
+// Absent says whether boards are missing that should be there: then a Cycle is due.
+func (s *Stats) Absent() bool { return s.absent > 0 }
+
 func (s *Stats) add(o Stats) {
 	s.Users += o.Users
 	s.Left += o.Left
