@@ -93,8 +93,8 @@ func (b *backend) declareAge(ctx context.Context, age time.Duration) {
 	}
 }
 
-func (b *backend) publishOnce(ctx context.Context, publish func(context.Context, time.Time) (outbox.Stats, error)) {
-	stats, err := publish(ctx, b.clock.Now())
+func (b *backend) publishOnce(ctx context.Context, publish func(context.Context, *time.Time) (outbox.Stats, error)) {
+	stats, err := publish(ctx, nil)
 	pending, oldest, backlogErr := b.publisher.Backlog(ctx)
 	b.metrics.published(stats, err)
 	if backlogErr == nil {
@@ -115,7 +115,7 @@ func (b *backend) once(ctx context.Context, now *time.Time) (onceStats, error) {
 	if s.Aggregate, err = b.aggregator.Cycle(ctx, now); err != nil {
 		return s, err
 	}
-	s.Publish, err = b.publisher.Cycle(ctx, b.clock.Now())
+	s.Publish, err = b.publisher.Cycle(ctx, nil)
 	return s, err
 }
 
