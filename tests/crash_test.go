@@ -99,7 +99,7 @@ func child(ctx context.Context) error {
 	if naive {
 		return nil
 	}
-	_, err = publisher(pool, rdb).Cycle(ctx, clock.System{}.Now())
+	_, err = publisher(pool, rdb).Cycle(ctx, nil)
 	return err
 }
 

@@ -128,7 +128,7 @@ func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg n
 		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
 			return outbox.Enqueue(ctx, tx, id, version)
 		},
-		PublishFunc: func(ctx context.Context, id uuid.UUID) error { return publisher.PublishUsers(ctx, system.Now(), id) },
+		PublishFunc: func(ctx context.Context, id uuid.UUID) error { return publisher.PublishUsers(ctx, nil, id) },
 	})
 	require.NoError(t, err)
 	writer := ingest.NewWriter(pool, nopLogger(), ingest.DefaultWriterConfig())

@@ -99,7 +99,7 @@ func (s *scene) finalize(users ...uuid.UUID) {
 // publish brings all boards up to the totals.
 func (s *scene) publish() {
 	s.t.Helper()
-	stats, err := publisher(s.pool, s.rdb).Cycle(s.t.Context(), clock.System{}.Now())
+	stats, err := publisher(s.pool, s.rdb).Cycle(s.t.Context(), nil)
 	require.NoError(s.t, err)
 	require.Zero(s.t, stats.Left)
 }
@@ -108,7 +108,7 @@ func (s *scene) publish() {
 // users pending.
 func (s *scene) publishMeanwhile() {
 	s.t.Helper()
-	_, err := publisher(s.pool, s.rdb).PublishPending(s.t.Context(), clock.System{}.Now())
+	_, err := publisher(s.pool, s.rdb).PublishPending(s.t.Context(), nil)
 	require.NoError(s.t, err)
 }
 

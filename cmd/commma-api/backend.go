@@ -156,7 +156,7 @@ func (b *backend) api(f apiFlags) (*httpapi.Server, *ingest.Writer, error) {
 			return outbox.Enqueue(ctx, tx, id, version)
 		},
 		PublishFunc: func(ctx context.Context, id uuid.UUID) error {
-			return b.publisher.PublishUsers(ctx, b.clock.Now(), id)
+			return b.publisher.PublishUsers(ctx, nil, id)
 		},
 	})
 	if err != nil {

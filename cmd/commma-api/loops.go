@@ -146,9 +146,9 @@ func (b *backend) declareAge(ctx context.Context, age time.Duration) {
 }
 
 func (b *backend) publishOnce(
-	ctx context.Context, publish func(context.Context, time.Time) (outbox.Stats, error),
+	ctx context.Context, publish func(context.Context, *time.Time) (outbox.Stats, error),
 ) (outbox.Stats, error) {
-	stats, err := publish(ctx, b.clock.Now())
+	stats, err := publish(ctx, nil)
 	pending, oldest, backlogErr := b.publisher.Backlog(ctx)
 	b.metrics.published(stats, err)
 	if backlogErr == nil {
@@ -170,7 +170,7 @@ func (b *backend) once(ctx context.Context, now *time.Time) (onceStats, error) {
 	if s.Aggregate, err = b.aggregator.Cycle(ctx, now); err != nil {
 		return s, err
 	}
-	if s.Publish, err = b.publisher.Cycle(ctx, b.clock.Now()); err != nil {
+	if s.Publish, err = b.publisher.Cycle(ctx, nil); err != nil {
 		return s, err
 	}
 	if s.Flush, err = b.flush(ctx, flushTimeout); err != nil {

@@ -265,9 +265,23 @@ func (c *comparison) held(ctx context.Context, users []uuid.UUID) ([]heldPlace, 
 	return places, nil
 }
 
-// Kept are the boards that Redis should have at now, and those of kept spans that it has although nobody has seconds.
-func (b *Builder) Kept(ctx context.Context, now time.Time) ([]Board, error) {
-	boards, err := b.wanted(ctx, now)
+// Kept are the boards that Redis should have, and those of kept spans that it has although nobody has seconds. now replaces
+// Redis's clock, as for EnsureKept.
+func (b *Builder) Kept(ctx context.Context, now *time.Time) ([]Board, error) {
+	return b.having(ctx, now, calendar.Kept)
+}
+
+// Written are the boards of Kept, and those that publishers still write although they are not kept any more.
+func (b *Builder) Written(ctx context.Context, now *time.Time) ([]Board, error) {
+	return b.having(ctx, now, Published)
+}
+
+func (b *Builder) having(ctx context.Context, now *time.Time, spans func(time.Time) []calendar.Span) ([]Board, error) {
+	at, err := b.boards.Present(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	boards, err := b.wanted(ctx, calendar.Kept(at))
 	if err != nil {
 		return nil, err
 	}
@@ -276,8 +290,8 @@ func (b *Builder) Kept(ctx context.Context, now time.Time) ([]Board, error) {
 		known[board] = true
 	}
 	var others []Board
-	for _, span := range calendar.Kept(now) {
-		for _, lang := range b.langs {
+	for _, span := range spans(at) {
+		for _, lang := range append([]string{""}, b.langs...) {
 			if board := (Board{Span: span, Lang: lang}); !known[board] {
 				others = append(others, board)
 			}

@@ -13,7 +13,7 @@
 //
 // The Publisher takes pending users in pages and repeats, a bounded number of times per page:
 //
-//  1. Redis's time. The generations of the boards are known from earlier rounds.
+//  1. Redis's time, which decides the published spans. The generations of the boards are known from earlier rounds.
 //  2. One statement reads, per user, the version, the facts and the totals of the published spans. Totals in no board
 //     (languages that are not listed) are not read.
 //  3. The rows are grouped by board, and all boards' scripts are sent in pipelines. A user on off is removed from the
@@ -30,8 +30,9 @@
 // being built counts as shown for those who must not answer before (PublishUsers), since the board will come up without the
 // user. The row stays nevertheless, for the build may fail and take the note of it along.
 //
-// The published spans are the kept ones and the one before: a process whose clock is a day behind still reads from
-// boards that are kept up.
+// The published spans are the kept ones and the one before, at the time of the round by Redis's clock: those of which Redis
+// can have a board at all, since boards expire by the same clock. The process's own clock decides nothing. A round that took
+// so long that these spans are past is refused by its age, also where there is no board.
 //
 // # Concurrency
 //

@@ -57,7 +57,7 @@ func (f *fixture) grow(id uuid.UUID) {
 		}
 		return outbox.Enqueue(ctx, tx, id, version)
 	}))
-	require.NoError(f.t, f.checker.Publisher.PublishUsers(f.ctx, noon, id))
+	require.NoError(f.t, f.checker.Publisher.PublishUsers(f.ctx, &noon, id))
 }
 
 // audit checks one board through a client of its own with a hook.
