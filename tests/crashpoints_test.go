@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -114,78 +113,68 @@ func openPool(t *testing.T, url string) *pgxpool.Pool {
 
 func TestTrialsWorkerKilledAtEveryRoundTrip(t *testing.T) {
 	eachCrashPoint(t, "worker", func(t *testing.T, at int, after bool) (tally, bool) {
-		s := newStack(t)
-		pool := openPool(t, s.database)
-		defer pool.Close()
-		ended := clock.System{}.Now().Add(-2 * time.Hour).Unix()
-		var want []span
-		for i := range 4 {
-			want = append(want, insertUser(t, pool, ended, i))
+		s := newScene(t)
+		users := []uuid.UUID{s.user(), s.user(), s.user(), s.user()}
+		s.onWholeBoards(users...)
+		for i, id := range users {
+			first := hoursAgo(3)
+			s.hot(id, first, first+int64(i)*minute)
 		}
 		killed := s.runUntilKilled(at, after, "worker", "--once")
-		s.settle()
-		return s.standing(pool, want), killed
+		return s.afterCrash(), killed
 	})
 }
 
 // An upload is sent again until it is answered, as the clients do, through a server that dies once on the way.
 func TestTrialsServerKilledAtEveryRoundTripOfAnUpload(t *testing.T) {
 	eachCrashPoint(t, "server that takes an upload", func(t *testing.T, at int, after bool) (tally, bool) {
-		s := newStack(t)
-		user := s.createUser("victim", "UTC")
-		pool := openPool(t, s.database)
-		defer pool.Close()
-		start := clock.System{}.Now().Add(-2 * time.Hour).Truncate(time.Second)
+		s := newScene(t)
+		user := s.account("victim", "UTC")
+		id := uuid.MustParse(user.ID)
+		s.onWholeBoards(id)
 		var events []string
-		for i := range 10 {
-			events = append(events, fmt.Sprintf(`{"id":"%s","ts":%d,"lang":"go","keystrokes":5,"lines":1}`,
-				uuid.NewString(), start.Add(time.Duration(i)*time.Minute).UnixMilli()))
+		for i, first := int64(0), hoursAgo(2); i < 10; i++ {
+			events = append(events, fmt.Sprintf(`{"id":"%s","ts":%d,"lang":"go","keystrokes":5,"lines":1}`, uuid.NewString(), (first+i*minute)*1000))
+			s.seconds[id] = append(s.seconds[id], first+i*minute)
 		}
 		body := `{"events":[` + strings.Join(events, ",") + `]}`
 		fragile, crash := s.fragile(at, after)
 		killed, status := fragile.requestThrough(crash, http.MethodPost, "/v1/ingest", user.Token, body)
 		if status == http.StatusAccepted {
-			require.Equal(t, int64(10), rows[struct{ N int64 }](t, pool, `SELECT count(*) FROM events`)[0].N, "a 202 means committed")
+			require.Equal(t, int64(10), rows[struct{ N int64 }](t, s.pool, `SELECT count(*) FROM events`)[0].N, "a 202 means committed")
 		}
 		if killed {
 			base, _ := s.serve("--no-aggregate")
 			status, answer := call(t, http.MethodPost, base+"/v1/ingest", user.Token, body)
 			require.Equal(t, 202, status, answer)
 		}
-		s.settle()
-		first := start.Unix()
-		return s.standing(pool, []span{{uuid.MustParse(user.ID), first - 60, first + 9*60}}), killed
+		return s.afterCrash(), killed
 	})
 }
 
 // A delete is sent again until it is answered: it is done, or there is nothing left to delete.
 func TestTrialsServerKilledAtEveryRoundTripOfADelete(t *testing.T) {
 	eachCrashPoint(t, "server that deletes a session", func(t *testing.T, at int, after bool) (tally, bool) {
-		s := newStack(t)
-		pool := openPool(t, s.database)
-		defer pool.Close()
-		user := s.createUser("victim", "UTC")
-		base, p := s.serve("--no-aggregate")
-		now := clock.System{}.Now()
-		upload(t, base, user, now.Add(-9*time.Hour), now.Add(-5*time.Hour))
-		s.workerOnce()
-		require.NoError(t, p.stop(t, syscall.SIGTERM))
-		doomed := rows[struct{ ID uuid.UUID }](t, pool, `SELECT id FROM sessions ORDER BY started_at LIMIT 1`)[0].ID
+		s := newScene(t)
+		user := s.account("victim", "UTC")
+		id := uuid.MustParse(user.ID)
+		s.twoSessions(id)
+		s.publish()
+		doomed := s.sessionIDs(id)[0]
 		path := "/v1/sessions/" + doomed.String()
 
 		fragile, crash := s.fragile(at, after)
 		killed, status := fragile.requestThrough(crash, http.MethodDelete, path, user.Token, "")
 		if status == http.StatusNoContent {
-			require.Zero(t, rows[struct{ N int64 }](t, pool, `SELECT count(*) FROM sessions WHERE id = $1`, doomed)[0].N)
+			require.Zero(t, rows[struct{ N int64 }](t, s.pool, `SELECT count(*) FROM sessions WHERE id = $1`, doomed)[0].N)
 		}
 		if killed {
 			base, _ := s.serve("--no-aggregate")
 			status, answer := call(t, http.MethodDelete, base+path, user.Token, "")
 			require.Contains(t, []int{204, 404}, status, answer)
 		}
-		s.settle()
-		kept := now.Add(-5 * time.Hour).Unix()
-		return s.standing(pool, []span{{uuid.MustParse(user.ID), kept - 60, kept}}), killed
+		s.forgetFirstSession(id)
+		return s.afterCrash(), killed
 	})
 }
 

@@ -10,11 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/commma/commma/internal/clock"
-	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/testenv"
 )
 
@@ -65,33 +62,30 @@ func eachStop(t *testing.T, name string, args []string, changes map[string]func(
 	}
 }
 
-// fenceTrial has a user on the boards with two sessions, who is pending at a raised version.
+// fenceTrial has a user on the boards with two sessions, who is pending at a raised version, and another one who stays.
 type fenceTrial struct {
-	*stack
-	pool *pgxpool.Pool
+	*scene
 	base string
 	user createdUser
+	id   uuid.UUID
 }
 
 func newFenceTrial(t *testing.T) *fenceTrial {
 	t.Helper()
-	s := &stack{t: t, database: testenv.PostgresURL(t), rdb: testenv.OwnRedis(t).URL()}
+	s := sceneOf(&stack{t: t, database: testenv.PostgresURL(t), rdb: testenv.OwnRedis(t).URL()})
 	base, _ := s.serve("--no-aggregate")
-	f := &fenceTrial{stack: s, pool: openPool(t, s.database), base: base, user: s.createUser("mover", "UTC")}
-	now := clock.System{}.Now()
-	upload(t, base, f.user, now.Add(-9*time.Hour), now.Add(-5*time.Hour))
-	s.workerOnce()
-	for _, sql := range []string{`UPDATE users SET version = version + 1`, `INSERT INTO outbox SELECT id, version FROM users`} {
-		_, err := f.pool.Exec(t.Context(), sql)
-		require.NoError(t, err)
-	}
+	f := &fenceTrial{scene: s, base: base, user: s.account("mover", "UTC")}
+	f.id = uuid.MustParse(f.user.ID)
+	s.twoSessions(f.id)
+	s.onWholeBoards(s.user())
+	s.exec(`UPDATE users SET version = version + 1`)
+	s.exec(`INSERT INTO outbox SELECT id, version FROM users`)
 	return f
 }
 
 // run stops a command at a round trip, makes the change, and wakes the command. stopped is false when the command ended
 // before that round trip.
 func (f *fenceTrial) run(at int, change func(*fenceTrial), args ...string) (found tally, stopped bool) {
-	defer f.pool.Close()
 	fragile, crash := f.fragile(at, false)
 	crash.resume = make(chan struct{})
 	cmd := fragile.command(context.WithoutCancel(f.t.Context()), args...)
@@ -118,10 +112,11 @@ func (f *fenceTrial) run(at int, change func(*fenceTrial), args ...string) (foun
 	found.Drift += f.drift()
 	f.workerOnce()
 	found.Drift += f.drift()
+	found.add(f.afterCrash()) // the boards that nobody has asked for
 	return found, true
 }
 
-// drift is by how many seconds the all-time board is not the total, whether Redis or Postgres answers.
+// drift is by how many seconds the all-time board is not the total of everybody, whether Redis or Postgres answers.
 func (f *fenceTrial) drift() int64 {
 	f.t.Helper()
 	var total, shown int64
@@ -142,25 +137,25 @@ func (f *fenceTrial) drift() int64 {
 }
 
 func (f *fenceTrial) grow() {
-	upload(f.t, f.base, f.user, clock.System{}.Now().Add(-3*time.Hour))
+	at := hoursAgo(3)
+	upload(f.t, f.base, f.user, time.Unix(at, 0))
+	f.seconds[f.id] = append(f.seconds[f.id], at)
 	f.workerOnce()
 }
 
 func (f *fenceTrial) shrink() {
-	id := rows[struct{ ID uuid.UUID }](f.t, f.pool, `SELECT id FROM sessions LIMIT 1`)[0].ID
-	status, answer := call(f.t, http.MethodDelete, f.base+"/v1/sessions/"+id.String(), f.user.Token, "")
+	status, answer := call(f.t, http.MethodDelete, f.base+"/v1/sessions/"+f.sessionIDs(f.id)[0].String(), f.user.Token, "")
 	require.Equal(f.t, 204, status, answer)
+	f.forgetFirstSession(f.id)
 }
 
 func (f *fenceTrial) remove() {
 	status, answer := call(f.t, http.MethodDelete, f.base+"/v1/me", f.user.Token, "")
 	require.Equal(f.t, 204, status, answer)
+	delete(f.seconds, f.id)
 }
 
 func (f *fenceTrial) empty() {
-	rdb, err := redisconn.Open(f.t.Context(), f.rdb)
-	require.NoError(f.t, err)
-	defer func() { _ = rdb.Close() }()
-	require.NoError(f.t, rdb.FlushAll(f.t.Context()).Err())
+	require.NoError(f.t, f.scene.rdb.FlushAll(f.t.Context()).Err())
 	f.grow()
 }

@@ -62,6 +62,9 @@ func (s *stack) floodTrial(flooders int) (upload, cycle tally) {
 	before := rows[struct{ N int }](s.t, pool, `SELECT count(DISTINCT xmin::text) FROM events WHERE user_id = ANY ($1)
 		AND xmin::text::bigint < (SELECT min(xmin::text::bigint) FROM events WHERE user_id = $2)`, f.ids(), f.other.id)[0].N
 	upload.Errors = int64(max(0, before-ingest.DefaultWriterConfig().Flushers))
+	upload.Expected = int64(len(f.other.events))
+	upload.Found = rows[struct{ N int64 }](s.t, pool, `SELECT count(*) FROM events WHERE user_id = $1`, f.other.id)[0].N
+	upload.Lost = max(0, upload.Expected-upload.Found)
 
 	stats := s.workerOnce("--parallel=1")
 	cycle.Errors = b2n(stats.Aggregate.Finalized != len(f.users))

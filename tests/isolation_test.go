@@ -161,7 +161,8 @@ func (s *stack) poisonTrial(plant, heal string) (found tally) {
 	stats, err := s.tryWorkerOnce("--parallel=1")
 	found.Errors += b2n(err != nil || stats.Aggregate.Failed != 1 || stats.Aggregate.Finalized != len(c.users)-1)
 	stand := s.standing(pool, (&crowd{users: c.users[1:]}).sessions())
-	stand.Lost -= kept // what must still be hot
+	stand.Lost -= kept                   // what must still be hot
+	stand.Errors = abs(stand.Errors - 1) // who is set aside
 	stand.Lost += abs(kept - rows[struct{ N int64 }](s.t, pool, `SELECT count(*) FROM events WHERE user_id = $1`, bad.id)[0].N)
 	found.add(stand)
 	if found.faults() != 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,8 +39,8 @@ func TestTrialsModel(t *testing.T) {
 	alongside(t)
 	n := scaled(modelSequences, modelSample)
 	lanes := min(n, max(2, runtime.GOMAXPROCS(0)))
-	s := newSuite(t, "random sequences, compared with the model", n)
-	setSequences(t, (n+lanes-1)/lanes)
+	each := setSequences(t, (n+lanes-1)/lanes)
+	s := newSuite(t, "random sequences, compared with the model", lanes*each)
 	for i := range lanes {
 		t.Run(fmt.Sprintf("lane%d", i+1), func(t *testing.T) {
 			t.Parallel()
@@ -48,8 +49,8 @@ func TestTrialsModel(t *testing.T) {
 	}
 }
 
-// setSequences sets how many sequences each lane runs, unless the command line says so.
-func setSequences(t *testing.T, n int) {
+// setSequences sets how many sequences each lane runs, unless the command line says so, and returns how many these are.
+func setSequences(t *testing.T, n int) int {
 	t.Helper()
 	const checks = "rapid.checks"
 	given := false
@@ -57,6 +58,9 @@ func setSequences(t *testing.T, n int) {
 	if !given {
 		require.NoError(t, flag.Set(checks, fmt.Sprint(n)))
 	}
+	n, err := strconv.Atoi(flag.Lookup(checks).Value.String())
+	require.NoError(t, err)
+	return n
 }
 
 // lane is servers of its own, on which one sequence runs after the other, each with new users. Nobody else works on them,

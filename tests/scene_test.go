@@ -15,15 +15,11 @@ import (
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/aggregate"
-	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/ingest"
-	"github.com/commma/commma/internal/languages"
-	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
-	"github.com/commma/commma/internal/verify"
 )
 
 // scene is a stack whose users, sessions and boards the test itself sets up, at a fraction of what commands would take,
@@ -86,6 +82,18 @@ func (s *scene) hot(user uuid.UUID, first, last int64) {
 	}
 }
 
+// onWholeBoards gives users a session of long ago, and has all boards whole with it: from then on boards change only as
+// their users are published.
+func (s *scene) onWholeBoards(users ...uuid.UUID) {
+	s.t.Helper()
+	for i, id := range users {
+		first := hoursAgo(9)
+		s.hot(id, first, first+int64(i)*minute)
+	}
+	s.finalize(users...)
+	s.publish()
+}
+
 // finalize makes sessions of what is hot. What it changes is pending then.
 func (s *scene) finalize(users ...uuid.UUID) {
 	s.t.Helper()
@@ -115,15 +123,18 @@ func (s *scene) publishMeanwhile() {
 // deleteFirstSession deletes a user's earliest session, and leaves the boards as they are.
 func (s *scene) deleteFirstSession(user uuid.UUID) {
 	s.t.Helper()
-	doomed := rows[struct {
-		ID   uuid.UUID
-		Last int64
-	}](s.t, s.pool, `SELECT id, extract(epoch FROM ended_at)::bigint FROM sessions WHERE user_id = $1 ORDER BY started_at LIMIT 1`, user)[0]
+	doomed := s.sessionIDs(user)[0]
 	err := store.WithTx(s.t.Context(), s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		return s.finalizer.DeleteSessionTx(ctx, tx, user, doomed.ID)
+		return s.finalizer.DeleteSessionTx(ctx, tx, user, doomed)
 	})
 	require.NoError(s.t, err)
-	s.seconds[user] = slices.DeleteFunc(s.seconds[user], func(at int64) bool { return at <= doomed.Last })
+	s.forgetFirstSession(user)
+}
+
+// forgetFirstSession has a user's earliest session stand no more.
+func (s *scene) forgetFirstSession(user uuid.UUID) {
+	last := spansOf(user, s.seconds[user])[0].End
+	s.seconds[user] = slices.DeleteFunc(s.seconds[user], func(at int64) bool { return at <= last })
 }
 
 // deleteUser deletes a user as the account service does, and leaves the boards as they are.
@@ -174,32 +185,7 @@ func (s *scene) afterCrash() tally {
 	s.t.Helper()
 	s.expireBuilds()
 	s.settle()
-	found := s.standing(s.pool, s.spans())
-	found.add(s.verify())
-	return found
-}
-
-// verify compares all boards with totals, and totals with sessions.
-func (s *scene) verify() (found tally) {
-	s.t.Helper()
-	check := func() verify.Result {
-		r, err := verify.New(verify.Deps{
-			DB: s.pool, Finalizer: s.finalizer, Boards: leaderboard.NewVerifier(s.pool, s.rdb),
-			Builder:   leaderboard.NewBuilder(s.pool, s.rdb, languages.Keys(), nopLogger()),
-			Publisher: publisher(s.pool, s.rdb), Clock: clock.System{}, Log: nopLogger(),
-		}).All(s.t.Context(), verify.Options{})
-		require.NoError(s.t, err)
-		return r
-	}
-	r := check()
-	if r.Unbuilt > 0 { // a day may have begun
-		s.settle()
-		r = check()
-	}
-	found.Drift = max(r.Drift, r.Sessions.Seconds+r.Totals.Seconds+r.Places.Seconds)
-	left := rows[struct{ N int64 }](s.t, s.pool, `SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM finalize_failures)`)
-	found.Errors = r.Unbuilt + left[0].N
-	return found
+	return s.standing(s.pool, s.spans())
 }
 
 // expireBuilds makes the time pass for which a builder that died keeps others from its board.

@@ -172,7 +172,6 @@ func (l *liveStack) round(o outage, n int, r *rand.Rand) tally {
 	}
 	l.slowest = max(l.slowest, clock.System{}.Now().Sub(back))
 	found.add(l.standing(l.pool, l.spans()))
-	found.add(l.verify())
 	found.add(l.clients.counted())
 	return found
 }

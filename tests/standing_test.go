@@ -4,16 +4,21 @@ import (
 	"cmp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/redisconn"
+	"github.com/commma/commma/internal/verify"
 )
 
 // span is a session: whose it is, and where it begins and ends, in seconds since the epoch.
@@ -22,8 +27,9 @@ type span struct {
 	Start, End int64
 }
 
-// standing compares what stands in the servers with the sessions that must: the sessions themselves, and the seconds of
-// all-time totals, of days and languages, and of the all-time board as users see it. Nothing may be left hot.
+// standing compares what stands in the servers with the sessions that must: the sessions themselves, the seconds of all-time
+// totals, of days and languages, and of the all-time board as users see it; then all that stands twice, as verified has it.
+// Boards must be whole: where Postgres answers for one, nobody sees what the outbox lost. Nothing may be left hot.
 func (s *stack) standing(pool *pgxpool.Pool, want []span) tally {
 	s.t.Helper()
 	t := s.t
@@ -43,10 +49,42 @@ func (s *stack) standing(pool *pgxpool.Pool, want []span) tally {
 	} {
 		out.Drift += apart(secondsOf(t, pool, sql), seconds)
 	}
-	// A builder that died leaves its token for half a minute, and Postgres answers meanwhile.
-	out.Drift += apart(boardSeconds(t, pool, rdb, nil), seconds)
+	out.Drift += apart(boardSeconds(t, pool, rdb, func(b leaderboard.Board) {
+		out.Errors++
+		t.Logf("board %v is not whole", b)
+	}), seconds)
 	out.Lost += rows[struct{ N int64 }](t, pool, `SELECT count(*) FROM events`)[0].N
+	out.add(s.verified(pool, rdb))
 	return out
+}
+
+// midnight is how long after a day has begun somewhere its boards may still be missing: a trial is over by then.
+const midnight = 10 * time.Minute
+
+// verified compares all boards, which must be whole, with totals, and totals, per day and language, and streaks with
+// sessions. Nobody may be pending or set aside.
+func (s *stack) verified(pool *pgxpool.Pool, rdb redis.UniversalClient) (found tally) {
+	s.t.Helper()
+	check := func() verify.Result {
+		r, err := verify.New(verify.Deps{
+			DB: pool, Finalizer: aggregate.NewFinalizer(outbox.Enqueue), Boards: leaderboard.NewVerifier(pool, rdb),
+			Builder:   leaderboard.NewBuilder(pool, rdb, languages.Keys(), nopLogger()),
+			Publisher: publisher(pool, rdb), Clock: clock.System{}, Log: nopLogger(),
+		}).All(s.t.Context(), verify.Options{})
+		require.NoError(s.t, err)
+		return r
+	}
+	r := check()
+	now := clock.System{}.Now()
+	if r.Unbuilt > 0 && !slices.Equal(calendar.Kept(now), calendar.Kept(now.Add(-midnight))) {
+		_, err := publisher(pool, rdb).Cycle(s.t.Context(), nil)
+		require.NoError(s.t, err)
+		r = check()
+	}
+	found.Drift = max(r.Drift, r.Sessions.Seconds+r.Totals.Seconds+r.Places.Seconds)
+	left := rows[struct{ N int64 }](s.t, pool, `SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM finalize_failures)`)
+	found.Errors = r.Unbuilt + left[0].N
+	return found
 }
 
 // difference counts what stands beyond want, doubles included, and what of want does not stand.

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -42,11 +43,11 @@ func alongside(t *testing.T) {
 
 // tally is what a trial found.
 type tally struct {
-	Expected, Found  int64 // sessions; in the suites about privacy, events
+	Expected, Found  int64 // sessions; in the suites about privacy, events or changes; where requests wait, events
 	Duplicates, Lost int64 // sessions that stand and must not, and those that must and do not
 	Drift            int64 // seconds by which totals, days and boards are not what they must be
 	Errors           int64 // processes and requests that failed and must not
-	Leaked           int64 // rows and cached values that hold what a user's mode does not keep
+	Leaked           int64 // rows, keys and cached values that hold what a user's mode does not keep, or a user who is gone
 }
 
 func (a *tally) add(b tally) {
@@ -119,11 +120,28 @@ func (s *suite) add(found tally) {
 // tellEvery is the time between two lines about a suite's progress.
 const tellEvery = 10 * time.Second
 
+// judge fails a suite that has shown nothing: one that found no fault without its guard, or that looked at less than it was
+// to look at. The lock is held.
+func (s *suite) judge() {
+	// Whoever asks for a part of a test gets a part of its trials.
+	isPart := strings.Contains(flag.Lookup("test.run").Value.String(), "/")
+	switch {
+	case s.without != "" && s.sum.faults() == 0:
+		s.t.Errorf("%s: no fault in %d trials: the suite would not see a broken %s", s.name, s.trials, s.without)
+	case s.trials == 0:
+		s.t.Errorf("%s: no trial was made", s.name)
+	case s.without == "" && s.trials < s.planned && !isPart:
+		s.t.Errorf("%s: only %d of %d trials were made", s.name, s.trials, s.planned)
+	case s.sum.Expected == 0:
+		s.t.Errorf("%s: nothing was expected in %d trials", s.name, s.trials)
+	}
+}
+
 func (s *suite) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.without != "" && s.sum.faults() == 0 && !s.t.Failed() {
-		s.t.Errorf("%s: no fault in %d trials: the suite would not see a broken %s", s.name, s.trials, s.without)
+	if !s.t.Failed() {
+		s.judge()
 	}
 	row := fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d | %d | %.0f |", s.name, s.trials, s.sum.Expected, s.sum.Found,
 		s.sum.Duplicates, s.sum.Lost, s.sum.Drift, s.sum.Errors, s.sum.Leaked, clock.System{}.Now().Sub(s.start).Seconds())
