@@ -28,6 +28,9 @@ type Config struct {
 	// Timeout bounds a change's transactions, waits included; 5 s. Together with what follows a commit (the cache, the
 	// boards, an answer that reads the user) it must end well before the request does.
 	Timeout time.Duration
+	// FinalizeTimeout bounds what finalizing inside a change may take; 1 s, and never more than half of what is left of
+	// Timeout. When it is used up, the change goes on without.
+	FinalizeTimeout time.Duration
 	// CacheTimeout bounds each write to the mode cache; 300 ms.
 	CacheTimeout time.Duration
 	// PublishTimeout bounds the publishing of the user's boards; 2 s.
@@ -41,6 +44,7 @@ func (c Config) withDefaults() Config {
 	}{
 		{&c.LockWait, 3 * time.Second},
 		{&c.Timeout, 5 * time.Second},
+		{&c.FinalizeTimeout, time.Second},
 		{&c.CacheTimeout, 300 * time.Millisecond},
 		{&c.PublishTimeout, 2 * time.Second},
 	} {

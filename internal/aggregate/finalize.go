@@ -68,6 +68,10 @@ type Result struct {
 // further ado. Whoever has more could cost the process its memory, and is finalized only after that was written down.
 const lightEvents = 50_000
 
+// requestEvents is as many for a finalize inside a request, which must leave the rest of its transaction time: so few
+// cost a fraction of a second, whatever is in them.
+const requestEvents = 10_000
+
 // Finalize finalizes what has ended of a user, in a transaction of its own. now replaces Postgres's clock for the
 // decision which runs have ended; nil leaves it to Postgres.
 func (f *Finalizer) Finalize(ctx context.Context, db store.Beginner, userID uuid.UUID, now *time.Time) (Result, error) {
@@ -91,10 +95,17 @@ func (f *Finalizer) finalize(ctx context.Context, db store.Beginner, userID uuid
 	return res, err
 }
 
-// FinalizeTx is Finalize inside a transaction of the caller, who holds the user's writer lock and took it by an earlier
-// statement.
+// FinalizeTx is Finalize inside a request, in a transaction of the caller, who holds the user's writer lock and took it by
+// an earlier statement. It refuses a user with a great many events, before it reads any of them: see DropOpenTx.
 func (f *Finalizer) FinalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, now *time.Time) (Result, error) {
-	return f.finalizeTx(ctx, tx, userID, now, lightEvents)
+	n, err := f.queries.FinalizeCountEvents(ctx, tx, userID, requestEvents+1)
+	if err != nil {
+		return Result{}, fmt.Errorf("count events: %w", err)
+	}
+	if n > requestEvents {
+		return Result{}, errHeavy
+	}
+	return f.finalizeTx(ctx, tx, userID, now, requestEvents)
 }
 
 func (f *Finalizer) finalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, now *time.Time, maxEvents int) (res Result, err error) {
