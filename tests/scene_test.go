@@ -184,7 +184,7 @@ func (s *scene) verify() (found tally) {
 	s.t.Helper()
 	check := func() verify.Result {
 		r, err := verify.New(verify.Deps{
-			DB: s.pool, Finalizer: s.finalizer, Boards: leaderboard.NewVerifier(s.pool, s.rdb),
+			DB: s.pool, Finalizer: s.finalizer, Boards: leaderboard.NewVerifier(s.pool, s.rdb, languages.Keys()),
 			Builder:   leaderboard.NewBuilder(s.pool, s.rdb, languages.Keys(), nopLogger()),
 			Publisher: publisher(s.pool, s.rdb), Clock: clock.System{}, Log: nopLogger(),
 		}).All(s.t.Context(), verify.Options{})
