@@ -67,7 +67,7 @@ func (s *stack) verified(pool *pgxpool.Pool, rdb redis.UniversalClient) (found t
 	s.t.Helper()
 	check := func() verify.Result {
 		r, err := verify.New(verify.Deps{
-			DB: pool, Finalizer: aggregate.NewFinalizer(outbox.Enqueue), Boards: leaderboard.NewVerifier(pool, rdb),
+			DB: pool, Finalizer: aggregate.NewFinalizer(outbox.Enqueue), Boards: leaderboard.NewVerifier(pool, rdb, languages.Keys()),
 			Builder:   leaderboard.NewBuilder(pool, rdb, languages.Keys(), nopLogger()),
 			Publisher: publisher(pool, rdb), Clock: clock.System{}, Log: nopLogger(),
 		}).All(s.t.Context(), verify.Options{})

@@ -89,7 +89,7 @@ func openBackend(ctx context.Context, p *program, f storeFlags, parallel int) (*
 	b.builder = leaderboard.NewBuilder(pool, rdb, keys, b.log)
 	b.publisher = outbox.New(pool, leaderboard.NewBoards(rdb), b.builder, keys)
 	b.checker = verify.New(verify.Deps{
-		DB: pool, Finalizer: b.finalizer, Boards: leaderboard.NewVerifier(pool, rdb), Builder: b.builder, Publisher: b.publisher,
+		DB: pool, Finalizer: b.finalizer, Boards: leaderboard.NewVerifier(pool, rdb, keys), Builder: b.builder, Publisher: b.publisher,
 		Clock: b.clock, Log: b.log,
 	})
 	b.views, b.seen = views.NewRecorder(rdb, b.clock, b.log, views.RecorderConfig{}), lastseen.New(pool, rdb, b.clock)

@@ -42,7 +42,8 @@
 //     publication's, and its tombstones are gone;
 //   - everything, when it was read more than an hour ago by Redis's clock: tombstones live for a day, so a publisher that
 //     slept longer than they live must not write, nor count as done what was read for boards of long ago;
-//   - a single user, when the board holds a newer version of it, be it a place or a tombstone.
+//   - a single user, when the board holds a newer version of it, be it a place or a tombstone. Versions only grow, unless
+//     Postgres is restored to an older state: package verify finds that.
 //
 // What is refused stays in the outbox.
 //
@@ -108,7 +109,8 @@
 //	                                     may fall behind         change once the days have come
 //	two failovers, back to a server that  boards behind by what   the next publish of those users, or
 //	kept running, within one cycle        was lost                building anew by hand
-//	Postgres restored to an older state  boards too new          rows stay pending (refused); build anew by hand
+//	Postgres restored to an older state  boards too new          rows stay pending (refused); package verify raises the
+//	                                                             versions, or boards are built anew by hand
 //	hash tag's slot moved (Cluster)      Postgres answers        run id differs: built anew
 //
 // # What must never break

@@ -57,7 +57,8 @@
 //	one board's key broken  its users stay pending, the others are published, the error is returned
 //	board missing           done, and the cycle builds it; while somebody is building it, its users stay pending
 //	Redis full              boards that somebody is to leave are dropped; users who grow stay pending, the error is returned
-//	refused as older        stays pending and is read again in the next round
+//	refused as older        stays pending and is read again in the next round; after a restore of Postgres for ever, until
+//	                        package verify raises the user's version
 //	crash after scripts     published again in the next cycle
 //	crash after clearing    nothing is left to do
 package outbox

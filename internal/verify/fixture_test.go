@@ -49,7 +49,7 @@ func newFixture(t testing.TB, users int) *fixture {
 	boards := leaderboard.NewBoards(rdb)
 	f.agg = aggregate.New(pool, finalizer, clock.System{}, log, 2)
 	f.checker = New(Deps{
-		DB: pool, Finalizer: finalizer, Boards: leaderboard.NewVerifier(pool, rdb), Builder: builder,
+		DB: pool, Finalizer: finalizer, Boards: leaderboard.NewVerifier(pool, rdb, testLangs), Builder: builder,
 		Publisher: outbox.New(pool, boards, builder, testLangs), Clock: clock.System{}, Now: &noon, Log: log,
 	})
 	f.seed(t, users)

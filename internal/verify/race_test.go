@@ -67,7 +67,7 @@ func (f *fixture) audit(board leaderboard.Board, h *between) (leaderboard.Audite
 	f.t.Cleanup(func() { _ = rdb.Close() })
 	rdb.AddHook(h)
 	var found []leaderboard.Misplaced
-	audited, err := leaderboard.NewVerifier(f.pool, rdb).Verify(f.ctx, board, leaderboard.Audit{
+	audited, err := leaderboard.NewVerifier(f.pool, rdb, testLangs).Verify(f.ctx, board, leaderboard.Audit{
 		Page: 100, Pause: func(context.Context) error { return nil },
 		Found: func(_ context.Context, m []leaderboard.Misplaced) error {
 			found = append(found, m...)

@@ -34,7 +34,7 @@ if gen ~= ARGV[1] then return { 3, gen } end
 local answer, taken = { 0 }, {}
 for i = 3, #ARGV, 4 do
   local held = redis.call('HGET', KEYS[2], ARGV[i])
-  if held and tonumber(string.match(held, '^%d+')) > tonumber(ARGV[i + 1]) then
+  if held and tonumber(string.match(held, '^%d+') or -1) > tonumber(ARGV[i + 1]) then
     answer[#answer + 1] = (i + 1) / 4
   else
     taken[#taken + 1] = i

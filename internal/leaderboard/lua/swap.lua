@@ -18,7 +18,7 @@ for i = 1, #notes, 2 do
   local member, version = notes[i], notes[i + 1]
   local built = member ~= 'gen' and redis.call('HGET', KEYS[2], member)
   -- Built at a newer version is somebody who left, was noted, and came back before the builder read.
-  if member ~= 'gen' and not (built and tonumber(string.match(built, '^%d+')) > tonumber(version)) then
+  if member ~= 'gen' and not (built and tonumber(string.match(built, '^%d+') or -1) > tonumber(version)) then
     redis.call('ZADD', KEYS[1], -time[1], member)
     redis.call('HSET', KEYS[2], member, version .. '\0')
   end
