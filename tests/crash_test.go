@@ -18,6 +18,7 @@ import (
 
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/outbox"
@@ -105,6 +106,17 @@ func child(ctx context.Context) error {
 	}
 	_, err = publisher(pool, rdb).Cycle(ctx, nil)
 	return err
+}
+
+// newFinalizer is wired as the program's is.
+func newFinalizer() *aggregate.Finalizer {
+	return aggregate.NewFinalizer(outbox.Enqueue, func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, c aggregate.Changed) error {
+		merged := make([]engagement.Merge, len(c.Merged))
+		for i, m := range c.Merged {
+			merged[i] = engagement.Merge(m)
+		}
+		return engagement.SessionsChanged(ctx, db, userID, c.Made, merged, c.Deleted)
+	})
 }
 
 func publisher(pool *pgxpool.Pool, rdb redis.UniversalClient) *outbox.Publisher {

@@ -173,7 +173,7 @@ func TestTrialsServerKilledAtEveryRoundTripOfAUsersDelete(t *testing.T) {
 		}
 		found.Errors += rowsOf(t, s.pool, id, "outbox")
 		found.add(s.afterCrash())
-		found.Errors += rowsOf(t, s.pool, id) + int64(len(s.keysThatStay(user.ID)))
+		found.Errors += rowsOf(t, s.pool, id) + int64(len(keysThatStay(t, s.rdb, user.ID)))
 		return found, killed
 	})
 }
@@ -214,18 +214,4 @@ func (s *scene) unmerged(user uuid.UUID, before []uuid.UUID) (wrong int64) {
 		wrong++
 	}
 	return wrong
-}
-
-// keysThatStay are the keys that hold a user, but for those with the user's name that end within a day: what a server
-// that died had cached.
-func (s *scene) keysThatStay(id string) (found []string) {
-	s.t.Helper()
-	for _, key := range keysOf(s.t, s.rdb, id) {
-		ttl := s.rdb.TTL(s.t.Context(), key).Val()
-		if strings.Contains(key, id) && ttl > 0 && ttl <= 24*time.Hour {
-			continue
-		}
-		found = append(found, key)
-	}
-	return found
 }

@@ -93,7 +93,7 @@ type modelWorker struct {
 }
 
 func newModelWorker(pool *pgxpool.Pool, rdb redis.UniversalClient) *modelWorker {
-	f := aggregate.NewFinalizer(outbox.Enqueue)
+	f := newFinalizer()
 	return &modelWorker{finalizer: f, aggregator: aggregate.New(pool, f, clock.System{}, nopLogger(), 2), publisher: publisher(pool, rdb)}
 }
 

@@ -59,7 +59,7 @@ func startNode(t *testing.T, cfg nodeConfig) string {
 	if cfg.hook != nil {
 		rdb.AddHook(cfg.hook)
 	}
-	finalizer := aggregate.NewFinalizer(outbox.Enqueue)
+	finalizer := newFinalizer()
 	server, writer := wireNode(t, pool, rdb, cfg, finalizer)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -99,6 +99,7 @@ func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg n
 	modes := privacy.NewCache(rdb, cfg.modeClock, cfg.ttl)
 	admitConfig := admission.DefaultConfig()
 	admitConfig.PerHour = map[admission.Scope]int{admission.ScopeIngest: 0, admission.ScopeRead: 0, admission.ScopeWrite: 0}
+	admitConfig.FailedAuthPerHour = 0
 	admitConfig.BreakerOpen = 50 * time.Millisecond // a failure is part of the trial, not the end of it
 	accountConfig := account.Config{}
 	if cfg.patient {

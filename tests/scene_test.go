@@ -46,7 +46,7 @@ func sceneOf(s *stack) *scene {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return &scene{
-		stack: s, pool: pool, rdb: rdb, finalizer: aggregate.NewFinalizer(outbox.Enqueue), seconds: map[uuid.UUID][]int64{},
+		stack: s, pool: pool, rdb: rdb, finalizer: newFinalizer(), seconds: map[uuid.UUID][]int64{},
 	}
 }
 
