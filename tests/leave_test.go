@@ -19,27 +19,42 @@ import (
 // How long a user with a long history may take to leave full, and anybody else's upload meanwhile, at full size.
 const (
 	leaveWithin  = 3 * time.Second
+	changeWithin = 5 * time.Second // what a change has altogether
 	besideWithin = time.Second
 )
 
-// A user with 10,000 sessions of 100 files and 100,000 hot events leaves full at once, to either mode, and nobody else's
-// uploads wait for it. The times count only in `make trials`.
+// history is what a user on full has, before leaving.
+type history struct {
+	sessions, events int
+	pathBytes        int           // about; each event has its own path when they are long
+	within           time.Duration // how long leaving may take
+}
+
+// histories are those at full size: a great many of everything; long paths just under a round number of events that was, or
+// is, what a request finalizes.
+func histories() []history {
+	const long = 4000
+	if scale() == 0 {
+		return []history{{200, 2000, 40, leaveWithin}, {20, 1000, long, leaveWithin}}
+	}
+	return []history{{10_000, 100_000, 40, leaveWithin}, {200, 49_000, long, changeWithin}, {200, 9_900, long, leaveWithin}}
+}
+
+// A user with a long history, of long paths too, leaves full at once, to either mode, and nobody else's uploads wait for it.
+// The times count only in `make trials`. At any scale each history is left for each mode at least once.
 func TestTrialsLeaveFull(t *testing.T) {
 	alongside(t)
-	trials := scaled(6, 2)
-	sessions, events := 200, 2000
-	if scale() > 0 {
-		sessions, events = 10_000, 100_000
-	}
+	all := histories()
+	trials := 2 * len(all) * scaled(3, 1)
 	results := newSuite(t, "leave full with a long history", trials)
 	s := &stack{t: t, database: testenv.PostgresURL(t), rdb: testenv.RedisURL(t)}
 	base, _ := s.serve("--no-aggregate", "--ingest-per-hour=0", "--writes-per-hour=0")
 	pool := openPool(t, s.database)
 	t.Cleanup(pool.Close)
 	for i := range trials {
-		mode := []string{"summary", "off"}[i%2]
+		mode, h := []string{"summary", "off"}[i%2], all[i/2%len(all)]
 		user := s.createUser(fmt.Sprintf("leaver-%d", i), "UTC")
-		seedHistory(t, pool, uuid.MustParse(user.ID), sessions, events)
+		seedHistory(t, pool, uuid.MustParse(user.ID), h)
 		neighbour := s.createUser(fmt.Sprintf("neighbour-%d", i), "UTC")
 		others := uploadAllTheTime(t, base, neighbour.Token)
 
@@ -55,8 +70,8 @@ func TestTrialsLeaveFull(t *testing.T) {
 			found.Errors++
 		}
 		if scale() > 0 {
-			t.Logf("full to %s: %.2f s; longest upload of another user meanwhile: %.0f ms", mode, took.Seconds(), longest.Seconds()*1000)
-			if took > leaveWithin || longest > besideWithin {
+			t.Logf("%+v, full to %s: %.2f s; longest upload of another user meanwhile: %.0f ms", h, mode, took.Seconds(), longest.Seconds()*1000)
+			if took > h.within || longest > besideWithin {
 				found.Errors++
 			}
 		}
@@ -66,11 +81,18 @@ func TestTrialsLeaveFull(t *testing.T) {
 
 // seedHistory writes what a user on full has after years, and a day of hot events that is not over: a third of them in
 // runs that have ended.
-func seedHistory(t *testing.T, pool *pgxpool.Pool, user uuid.UUID, sessions, events int) {
+func seedHistory(t *testing.T, pool *pgxpool.Pool, user uuid.UUID, h history) {
 	t.Helper()
+	folder, files := "secret/", min(h.events, 100)
+	for len(folder) < h.pathBytes { // hexadecimal digits in no order: they do not compress to nothing
+		folder += strings.ReplaceAll(uuid.NewString(), "-", "") + "/"
+	}
+	if h.pathBytes > 1000 {
+		files = h.events
+	}
 	for _, step := range []struct {
 		sql  string
-		rows int
+		args []any
 	}{
 		{`WITH made AS (
 			INSERT INTO sessions (id, user_id, started_at, ended_at, zone, events, keystrokes, lines, top_lang, peak_cpm, peak_at)
@@ -78,7 +100,7 @@ func seedHistory(t *testing.T, pool *pgxpool.Pool, user uuid.UUID, sessions, eve
 			FROM (SELECT date_trunc('hour', now()) - (i + 30) * interval '2 hours' AS at FROM generate_series(1, $2::int) i) d
 			RETURNING id, ended_at
 		), files AS (
-			SELECT jsonb_agg(jsonb_build_object('path', 'secret/' || md5(f::text) || '/' || f || '.go', 'changes', f)) AS list
+			SELECT jsonb_agg(jsonb_build_object('path', $3::text || f || '.go', 'changes', f)) AS list
 			FROM generate_series(1, 100) f
 		), details AS (
 			INSERT INTO session_details SELECT $1, m.id, f.list, '{"a":60}' FROM made m, files f
@@ -87,14 +109,14 @@ func seedHistory(t *testing.T, pool *pgxpool.Pool, user uuid.UUID, sessions, eve
 			SELECT $1, m.id, 0, decode(repeat('00', 1500), 'hex'), extract(epoch FROM m.ended_at)::bigint FROM made m
 		)
 		INSERT INTO archive_details (user_id, session_id, chunk, details)
-		SELECT $1, m.id, 0, convert_to(f.list::text, 'UTF8') FROM made m, files f`, sessions},
+		SELECT $1, m.id, 0, convert_to(f.list::text, 'UTF8') FROM made m, files f`, []any{h.sessions, folder}},
 		{`INSERT INTO totals (user_id, period, starts_on, lang, seconds)
-		SELECT $1, 'day', current_date - i, l, 3600 FROM generate_series(0, $2::int / 12) i, unnest(ARRAY['', 'go']) l`, sessions},
+		SELECT $1, 'day', current_date - i, l, 3600 FROM generate_series(0, $2::int / 12) i, unnest(ARRAY['', 'go']) l`, []any{h.sessions}},
 		{`INSERT INTO events (user_id, id, ts, lang, keystrokes, lines, project, file, key_freq)
 		SELECT $1, gen_random_uuid(), (floor(extract(epoch FROM now())) - 1 - CASE WHEN i % 3 = 0 THEN 50000 ELSE 0 END - i % 3600) * 1000,
-			'go', 1, 0, 'secret', 'secret/' || i % 100 || '.go', '{"a":1}' FROM generate_series(1, $2::int) i`, events},
+			'go', 1, 0, 'secret', $3::text || i % $4::int || '.go', '{"a":1}' FROM generate_series(1, $2::int) i`, []any{h.events, folder, files}},
 	} {
-		_, err := pool.Exec(t.Context(), step.sql, user, step.rows)
+		_, err := pool.Exec(t.Context(), step.sql, append([]any{user}, step.args...)...)
 		require.NoError(t, err)
 	}
 	_, err := pool.Exec(t.Context(), `INSERT INTO hot_runs (user_id, first_s, last_s)

@@ -14,7 +14,7 @@ import (
 type replayCmd struct {
 	File        string        `arg:"" help:"Events, one JSON object a line, each with a user beside its fields." type:"existingfile"`
 	API         string        `help:"Base URL of the API." default:"http://127.0.0.1:8080" env:"COMMMA_API_URL" placeholder:"URL"`
-	Token       string        `help:"Token to upload all events with." env:"COMMMA_TOKEN" xor:"token"`
+	Token       string        `help:"Token to upload all events with. COMMMA_TOKEN or --tokens keep it out of what ps shows." env:"COMMMA_TOKEN" xor:"token"`
 	Tokens      string        `help:"File with a token per user: a JSON object, or lines of user and token." type:"existingfile" xor:"token"`
 	BatchSize   int           `help:"Events per request." default:"500"`
 	Shuffle     bool          `help:"Upload each user's events in random order, in batches of random sizes."`

@@ -15,6 +15,7 @@ import (
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/outbox"
+	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/testenv"
 )
@@ -39,7 +40,7 @@ func (b *bundle) requireLeft(t *testing.T, user uuid.UUID) {
 func TestOffWhenFinalizeTakesTooLong(t *testing.T) {
 	t.Parallel()
 	many := func(ctx context.Context, fn func() error) error {
-		for range 1000 { // far longer than it may take
+		for range 200 { // far longer than it may take
 			if err := fn(); err != nil {
 				return err
 			}
@@ -81,17 +82,24 @@ func TestOffWhenFinalizeTakesTooLong(t *testing.T) {
 			t.Run(name+" from "+string(from), func(t *testing.T) {
 				t.Parallel()
 				b := setup(t, Config{FinalizeTimeout: 100 * time.Millisecond, Timeout: time.Minute})
+				var gaveUp error
 				b.finalize = func(ctx context.Context, tx pgx.Tx) error {
 					if _, err := tx.Exec(ctx, `DELETE FROM events`); err != nil {
 						return err
 					}
-					return finalize(ctx, tx)
+					gaveUp = finalize(ctx, tx)
+					return gaveUp
 				}
 				user := b.mustUser(t, from)
 				b.mustStoreEvents(t, user, 80_000, 100, 1) // ended
 				b.mustStoreEvents(t, user, 500, 400, 1)    // open
 				b.mustForgetPrivate(t, user, from)
 				require.NoError(t, b.ChangeMode(t.Context(), user, activity.ModeOff))
+				if name == "one statement" {
+					require.Equal(t, "57014", store.SQLState(gaveUp))
+				} else {
+					require.ErrorIs(t, gaveUp, context.DeadlineExceeded)
+				}
 				b.requireLeft(t, user)
 			})
 		}
@@ -141,19 +149,17 @@ func TestFinalizeTimeoutEndsWithFinalizing(t *testing.T) {
 }
 
 // How long the paths of a user are, each its own, and how many, keeps nobody from leaving, whatever of it can be made into
-// sessions on the spot. The times are those that requests have.
+// sessions on the spot. The times are those that requests have, so it does not run beside others.
 func TestLeavingWithLongPaths(t *testing.T) {
-	t.Parallel()
-	const few, many = 9_900, 49_000 // just under what a request finalizes, and far above
-	for events, modes := range map[int][]activity.Mode{few: {activity.ModeOff}, many: {activity.ModeSummary, activity.ModeOff}} {
-		for _, to := range modes {
+	for _, events := range []int{9_900, 49_000} { // just under what a request finalizes, and far above
+		for _, to := range []activity.Mode{activity.ModeSummary, activity.ModeOff} {
 			t.Run(fmt.Sprintf("%d to %s", events, to), func(t *testing.T) {
-				b := setup(t, Config{}) // one after the other: each has the machine for itself
+				b := setup(t, Config{})
 				b.finalizer()
 				user := b.mustUser(t, activity.ModeFull)
 				b.mustStoreEvents(t, user, 80_000, events, 1)
 				b.mustStoreEvents(t, user, 60, 50, 1)
-				b.mustExec(t, `UPDATE events SET file = p || seq FROM (SELECT 'secret' || string_agg(md5(n::text), '') AS p FROM generate_series(1, 125) n) long`)
+				b.mustExec(t, `UPDATE events SET file = 'secret' || repeat(chr(128512), 1000) || seq`)
 				require.NoError(t, b.ChangeMode(t.Context(), user, to))
 				require.Zero(t, b.secrets(t, user))
 				_, err := aggregate.New(b.db, b.finalizer(), clock.System{}, testenv.Logger(t), 1).Cycle(t.Context(), nil)

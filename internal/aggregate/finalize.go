@@ -129,17 +129,15 @@ func (f *Finalizer) finalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	}
 	deleted := stretches(user.DeletedFirstS, user.DeletedLastS)
 	sel := hot.ended(user.NowS, deleted)
-	if user.Privacy != activity.ModeFull {
-		// The mode change erased what was stored, under this lock; nothing should be left to strip.
-		for i := range sel.events {
-			sel.events[i].StripPrivate()
-		}
-	}
 	win, err := f.readWindow(ctx, tx, userID, sel.runs, maxEvents-len(hot.events))
 	if err != nil {
 		return Result{}, err
 	}
 	win.zones, win.deleted = zonesOf(user), deleted
+	if user.Privacy != activity.ModeFull {
+		// The mode change erased what was stored, under this lock; nothing should be left to strip, here or there.
+		stripPrivate(sel.events, win.events)
+	}
 	p, err := makePlan(win, sel.events, f.newID)
 	if err != nil {
 		return Result{}, err
@@ -271,6 +269,14 @@ func (f *Finalizer) readArchives(ctx context.Context, tx pgx.Tx, userID uuid.UUI
 		return nil, fmt.Errorf("rebuild session: %w", errArchiveGone)
 	}
 	return events, nil
+}
+
+func stripPrivate(lists ...[]activity.Event) {
+	for _, events := range lists {
+		for i := range events {
+			events[i].StripPrivate()
+		}
+	}
 }
 
 func zonesOf(u dbsqlc.FinalizeGetUserRow) Zones {

@@ -166,6 +166,13 @@ func TestDetailsFollowTheMode(t *testing.T) {
 		AND files = '[{"path":"src/a.go","changes":7}]' AND key_counts = '{"a":5,"Enter":2}'`, full))
 	require.Equal(t, int64(1), f.count(`SELECT count(*) FROM archive_details`))
 	require.Zero(t, f.count(`SELECT count(*) FROM session_details WHERE user_id = $1`, summary))
+
+	// Nor can archives hold such a thing, and a session that is rebuilt from one gets no details of it.
+	f.exec(`UPDATE users SET privacy = 'off' WHERE id = $1`, full)
+	f.upload(full, at(noon+60, "go", 1))
+	require.Equal(t, 1, f.cycle(noon+2000).Sessions)
+	require.Zero(t, f.count(`SELECT count(*) FROM session_details`)+f.count(`SELECT count(*) FROM archive_details`))
+	require.Equal(t, int64(1), f.count(`SELECT count(*) FROM sessions WHERE user_id = $1 AND events = 2`, full))
 }
 
 func TestLockedUserIsSkipped(t *testing.T) {

@@ -97,6 +97,8 @@
 //	what happens                         what is seen            what repairs it
 //	one key of a board evicted, FLUSHALL Postgres answers        next cycle's EnsureKept builds
 //	Redis restarted, with data or not    Postgres answers        run id or mark differ: built anew
+//	the same, and an ACL forbids INFO    boards of the old file  a check (verify), or the next publish of each
+//	                                     unless a key is gone    user; building anew by hand
 //	Redis down, hung or cut off          Postgres answers        nothing is lost: the outbox keeps all
 //	Redis full                           boards of those who     memory: then the outbox publishes, and what was
 //	                                     leave: Postgres answers dropped is built anew; others stay behind

@@ -16,7 +16,9 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -137,4 +139,15 @@ func TestTerminal(t *testing.T) {
 	}
 	err := fmt.Errorf("create user \"x\": %w", errors.Join(pgError(), redisError("ERR "+token)))
 	require.Equal(t, "create user \"x\": SQLSTATE 23514\nRedis answered ERR", Terminal(err))
+
+	// What pgx cannot encode or decode is data; what the user typed stays.
+	plan := fmt.Errorf("failed to encode args[0]: %w", fmt.Errorf("unable to encode %#v into binary format for int4 (OID 23): %w",
+		secret, errors.New("cannot find encode plan")))
+	require.Equal(t, "create user \"x\": …: …: cannot find encode plan", Terminal(fmt.Errorf("create user \"x\": %w", plan)))
+	_, real := pgtype.NewMap().Encode(pgtype.Int4OID, pgtype.BinaryFormatCode, secret, nil)
+	require.ErrorContains(t, real, secret, "pgx says it otherwise now")
+	require.NotContains(t, Terminal(fmt.Errorf("create user \"x\": %w", real)), secret)
+	scan := pgx.ScanArgError{FieldName: "file", Err: fmt.Errorf("parse %q: %w", secret, errors.New("no"))}
+	require.NotContains(t, Terminal(fmt.Errorf("read user \"x\": %w", scan)), secret)
+	require.Equal(t, "parse --shift-weeks: strconv.ParseInt: parsing \"hunter\": invalid syntax", Terminal(fmt.Errorf("parse --shift-weeks: %w", numError())))
 }

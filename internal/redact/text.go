@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/redis/go-redis/v9"
 )
@@ -29,12 +30,21 @@ func Secrets(text string) string {
 func Terminal(err error) string {
 	text := err.Error()
 	each(err, func(e error) {
-		switch e.(type) { //nolint:errorlint // each layer is looked at
-		case *pgconn.PgError, redis.Error:
+		if quotesData(e) {
 			text = strings.ReplaceAll(text, e.Error(), Error(e))
 		}
 	})
 	return Secrets(text)
+}
+
+// quotesData says whether the text of an error quotes what is stored, or what was about to be: an answer of a server, or
+// pgx, which has no type of its own for an argument that it could not encode.
+func quotesData(err error) bool {
+	switch err.(type) { //nolint:errorlint // each layer is looked at
+	case *pgconn.PgError, redis.Error, pgx.ScanArgError:
+		return true
+	}
+	return strings.HasPrefix(err.Error(), "failed to encode args[") || strings.HasPrefix(err.Error(), "unable to encode ")
 }
 
 // each calls fn with err and all that it wraps.

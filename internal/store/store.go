@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -48,12 +49,20 @@ const sessionSettings = `
 // connectTimeout bounds one attempt to reach the server: well under a client's 15 s.
 const connectTimeout = 3 * time.Second
 
+// errSimpleProtocol refuses the one way to run queries that makes their arguments, with users' paths among them, part of the
+// SQL text, which pg_stat_activity and the server's log show.
+var errSimpleProtocol = errors.New("database URL: default_query_exec_mode=simple_protocol would show arguments in pg_stat_activity " +
+	"and in the server's log; behind a pooler without prepared statements use exec")
+
 // Open makes a pool for the Postgres at url and checks that it answers.
 func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		// pgx redacts the password in this error.
 		return nil, fmt.Errorf("parse database URL: %w", err)
+	}
+	if cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+		return nil, errSimpleProtocol
 	}
 	cfg.MaxConns = o.MaxConns
 	if o.MaxConns <= 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +69,32 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	_, err = store.Open(t.Context(), "postgres://u:hunter2@[::1", store.Options{})
 	require.ErrorContains(t, err, "parse database URL")
 	require.NotContains(t, err.Error(), "hunter2")
+}
+
+// With the simple protocol arguments would be SQL text; any other way keeps them apart from it.
+func TestOpenRefusesArgumentsInSQLText(t *testing.T) {
+	t.Parallel()
+	url := testenv.PostgresURL(t)
+	with := func(mode string) string {
+		separator := "?"
+		if strings.Contains(url, "?") {
+			separator = "&"
+		}
+		return url + separator + "default_query_exec_mode=" + mode
+	}
+	_, err := store.Open(t.Context(), with("simple_protocol"), store.Options{})
+	require.ErrorContains(t, err, "default_query_exec_mode=simple_protocol")
+	const secret = "hunter2"
+	for _, mode := range []string{"exec", "cache_describe", "describe_exec", "cache_statement"} {
+		pool, err := store.Open(t.Context(), with(mode), store.Options{})
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		var text string
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT query || left($1::text, 0) FROM pg_stat_activity WHERE pid = pg_backend_pid()`,
+			secret).Scan(&text))
+		require.Contains(t, text, "$1")
+		require.NotContains(t, text, secret)
+	}
 }
 
 func TestMigrateTwice(t *testing.T) {

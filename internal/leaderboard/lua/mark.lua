@@ -4,7 +4,7 @@
 -- another generation, or the server was restarted or promoted since and may have lost its last writes.
 
 local function run_id()
-  local info = redis.pcall('INFO', 'server') -- an ACL may forbid it: then restarts go unseen, but nothing breaks
+  local info = redis.pcall('INFO', 'server') -- an ACL may forbid it: then restarts go unseen, see doc.go
   return type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
 end
 

@@ -1,6 +1,9 @@
 -- Writes a user's privacy mode, unless what is there has a newer version.
 --
--- An equal version is replaced: it can only be the same change once more, or what a change left that did not commit.
+-- An equal version is replaced. Of two entries of one version the modes are the same (the same change once more), or one
+-- is of a change that put its entry and then did not commit, so that the user's next change got its number. That one may
+-- even arrive last. But only a change to a stricter mode puts before it commits, so what it leaves is never full: it can
+-- only strip, for as long as it lives, and it decides nothing.
 --
 -- KEYS[1]  mode:{shard}:user
 -- ARGV[1]  version of the user in Postgres, a decimal integer below 2^53
