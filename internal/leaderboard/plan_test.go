@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/calendar"
@@ -44,6 +45,10 @@ func TestPlansWithoutStatistics(t *testing.T) {
 			dbsqlc.VerifyBoardTotals, []any{b.Period, b.StartsOn, b.Lang, int64(4990), userID(7), 100},
 			map[string]string{"t": "totals_board"},
 		},
+		"verify users": {
+			dbsqlc.VerifyBoardUsers, []any{b.Period, b.StartsOn, b.Lang, testLangs, []uuid.UUID{userID(7), userID(8)}},
+			map[string]string{"t": "totals_pkey", "l": "totals_pkey"},
+		},
 		"count": {
 			dbsqlc.LeaderboardCountBefore, []any{int64(4990), b.Period, b.StartsOn, b.Lang, userID(7)},
 			map[string]string{"t": "totals_board"},
@@ -51,20 +56,7 @@ func TestPlansWithoutStatistics(t *testing.T) {
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			t.Run(name+" "+mode, func(t *testing.T) {
-				conn, err := f.pool.Acquire(t.Context())
-				require.NoError(t, err)
-				defer conn.Release()
-				_, err = conn.Exec(t.Context(), "SET plan_cache_mode = "+mode)
-				require.NoError(t, err)
-				rows, err := conn.Query(t.Context(), "EXPLAIN "+q.sql, q.args...)
-				require.NoError(t, err)
-				var plan string
-				for rows.Next() {
-					var line string
-					require.NoError(t, rows.Scan(&line))
-					plan += line + "\n"
-				}
-				require.NoError(t, rows.Err())
+				plan := f.explain(mode, q.sql, q.args...)
 				for alias, index := range q.want {
 					require.Regexp(t, regexp.MustCompile(fmt.Sprintf(`%s on totals %s|Bitmap Index Scan on %[1]s`, index, alias)), plan)
 				}
@@ -75,4 +67,23 @@ func TestPlansWithoutStatistics(t *testing.T) {
 			})
 		}
 	}
+}
+
+// explain is the plan of a statement in a plan_cache_mode.
+func (f *fixture) explain(mode, sql string, args ...any) (plan string) {
+	f.t.Helper()
+	conn, err := f.pool.Acquire(f.ctx)
+	require.NoError(f.t, err)
+	defer conn.Release()
+	_, err = conn.Exec(f.ctx, "SET plan_cache_mode = "+mode)
+	require.NoError(f.t, err)
+	rows, err := conn.Query(f.ctx, "EXPLAIN "+sql, args...)
+	require.NoError(f.t, err)
+	for rows.Next() {
+		var line string
+		require.NoError(f.t, rows.Scan(&line))
+		plan += line + "\n"
+	}
+	require.NoError(f.t, rows.Err())
+	return plan
 }

@@ -29,7 +29,7 @@ const (
 end`
 	guardGeneration = `if gen ~= ARGV[1] then return { 3, gen } end`
 	guardAge        = `if now - tonumber(ARGV[2]) > READ_TTL then return { 4 } end`
-	guardVersion    = `held and tonumber(string.match(held, '^%d+')) > tonumber(ARGV[i + 1])`
+	guardVersion    = `held and tonumber(string.match(held, '^%d+') or -1) > tonumber(ARGV[i + 1])`
 )
 
 // TestFence publishes something that must not get through, and shows that it would without the guard.
@@ -40,6 +40,7 @@ func TestFence(t *testing.T) {
 	place := func(version, seconds int64) Row {
 		return Row{User: user, Version: version, Seconds: seconds, Facts: facts}
 	}
+	require.Contains(t, publishLua, guardVersion)
 	noVersions := strings.Replace(publishLua, guardVersion, "false", 1)
 	for _, c := range []struct {
 		name  string

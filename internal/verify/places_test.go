@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/calendar"
+	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/leaderboard"
 )
 
@@ -102,7 +103,7 @@ func TestUsersStuckAfterARestore(t *testing.T) {
 	f.settle(t)
 	// The tombstones of two who were on a board of which the restored state knows nothing.
 	for _, id := range []uuid.UUID{left, gone} {
-		f.plantGhost(scores, id.String(), -float64(time.Now().Unix()))
+		f.plantGhost(scores, id.String(), -float64(clock.System{}.Now().Unix()))
 		require.NoError(t, f.rdb.HSet(t.Context(), members, id.String(), "101\x00").Err())
 	}
 	_, err = f.pool.Exec(t.Context(), `UPDATE users SET version = version - 100`)
