@@ -34,9 +34,14 @@ func newSecret() *secret {
 	for i := range text {
 		text[i] = letters[rand.IntN(len(letters))]
 	}
-	s := &secret{text: string(text)}
+	return secretOf(string(text))
+}
+
+// secretOf is a text with all its forms.
+func secretOf(text string) *secret {
+	s := &secret{text: text}
 	var percent, escaped strings.Builder
-	for _, b := range text {
+	for _, b := range []byte(text) {
 		fmt.Fprintf(&percent, "%%%02x", b)
 		fmt.Fprintf(&escaped, `\u%04x`, b)
 	}
