@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	starveRounds = 200
-	starveSample = 12
-	sameUserClients     = 12
+	starveRounds    = 200
+	starveSample    = 12
+	sameUserClients = 12
 )
 
 // onlyTried stands before the function by which a change waits for the ingest lock, and does not wait.
