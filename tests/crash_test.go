@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
@@ -29,7 +29,7 @@ import (
 // The child is this test binary, run again as an aggregator that kills itself between the commit of a user and what
 // would bring that user to the boards.
 const (
-	childMode   = "COMMMA_TEST_CHILD"      // one of the modes below
+	childMode   = "COMMMA_TEST_CHILD"      // one of the modes below, or a flush
 	childKillAt = "COMMMA_TEST_CHILD_KILL" // after the commit of the how many-th user; 0 for never
 )
 
@@ -45,7 +45,11 @@ const crashUsers = 20
 func isChild() bool { return os.Getenv(childMode) != "" }
 
 func runChild() int {
-	if err := child(context.Background()); err != nil {
+	run := child
+	if mode := os.Getenv(childMode); strings.HasPrefix(mode, childFlush) {
+		run = func(ctx context.Context) error { return flushChild(ctx, mode) }
+	}
+	if err := run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		return 1
 	}
@@ -63,6 +67,9 @@ func child(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = rdb.Close() }()
+	if act, ok := counterChildren[os.Getenv(childMode)]; ok {
+		return act(newCounters(pool, rdb), ctx)
+	}
 	killAt, err := strconv.Atoi(os.Getenv(childKillAt))
 	if err != nil {
 		return err
@@ -76,7 +83,7 @@ func child(ctx context.Context) error {
 		}
 		return nil
 	}
-	finalizer := aggregate.NewFinalizer(enqueue)
+	finalizer := newFinalizerWith(enqueue)
 	due, err := dbsqlc.New().ScanDueUsers(ctx, pool, nil)
 	if err != nil {
 		return err
@@ -95,7 +102,7 @@ func child(ctx context.Context) error {
 			}
 		}
 	}
-	_, err = publisher(pool, rdb).Cycle(ctx, clock.System{}.Now())
+	_, err = publisher(pool, rdb).Cycle(ctx, nil)
 	return err
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/redisconn"
 )
 
 const (
@@ -146,16 +147,17 @@ func (c *cacheRace) round(ctx context.Context, modes []string) (found tally, err
 	if err != nil {
 		return found, err
 	}
+	key := privacy.Key(redisconn.ShardsOf(c.direct), r.ID)
 	// What is filled is read by an admission, or, for a token that is cached already, by a storing transaction.
 	if rand.IntN(2) == 0 {
 		if err := c.fill(ctx, r); err != nil {
 			return found, err
 		}
-		c.direct.Del(ctx, privacy.Key(r.ID))
+		c.direct.Del(ctx, key)
 	}
 	changed := make(chan struct{})
 	if c.hold {
-		c.commands.held.Store(privacy.Key(r.ID), changed)
+		c.commands.held.Store(key, changed)
 	}
 	var filling, changing errgroup.Group
 	soon := func(g *errgroup.Group, from, to int, fn func() error) {
@@ -175,7 +177,7 @@ func (c *cacheRace) round(ctx context.Context, modes []string) (found tally, err
 		soon(&changing, 50, 200, func() error { return c.changes.change(ctx, r, mode) })
 	}
 	err = changing.Wait()
-	c.commands.held.Delete(privacy.Key(r.ID))
+	c.commands.held.Delete(key)
 	close(changed)
 	filled := make(chan error, 1)
 	go func() { filled <- filling.Wait() }()

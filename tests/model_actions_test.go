@@ -269,13 +269,13 @@ func (s *sequence) freed() {
 }
 
 func (s *sequence) publish() {
-	_, err := s.worker.publisher.Cycle(s.Context(), clock.System{}.Now())
+	_, err := s.worker.publisher.Cycle(s.Context(), nil)
 	require.NoError(s, err)
 }
 
 func (s *sequence) killedPublish() {
 	s.killed(func(ctx context.Context, w *modelWorker) {
-		_, err := w.publisher.Cycle(ctx, clock.System{}.Now())
+		_, err := w.publisher.Cycle(ctx, nil)
 		s.builderDied = s.builderDied || err != nil
 	})
 }

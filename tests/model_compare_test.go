@@ -136,7 +136,7 @@ func (s *sequence) settle(now *time.Time) {
 	s.buryBuilder()
 	s.settledOn = calendar.DayOf(clock.System{}.Now().UTC())
 	s.until(func() bool {
-		stats, err := s.worker.publisher.Cycle(s.Context(), clock.System{}.Now())
+		stats, err := s.worker.publisher.Cycle(s.Context(), nil)
 		require.NoError(s, err)
 		return stats.Left == 0
 	})
@@ -151,7 +151,7 @@ func (s *sequence) buryBuilder() {
 		return
 	}
 	s.builderDied = false
-	_, _ = s.worker.publisher.Cycle(s.Context(), clock.System{}.Now()) // some boards may have to wait
+	_, _ = s.worker.publisher.Cycle(s.Context(), nil) // some boards may have to wait
 	for _, u := range s.users {
 		var pending bool
 		require.NoError(s, s.pool.QueryRow(s.Context(), `SELECT EXISTS (SELECT 1 FROM outbox WHERE user_id = $1)`, u.id).Scan(&pending))

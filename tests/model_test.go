@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -95,7 +96,7 @@ type modelWorker struct {
 }
 
 func newModelWorker(pool *pgxpool.Pool, rdb redis.UniversalClient) *modelWorker {
-	f := aggregate.NewFinalizer(outbox.Enqueue)
+	f := newFinalizer()
 	return &modelWorker{finalizer: f, aggregator: aggregate.New(pool, f, clock.System{}, nopLogger(), 2), publisher: publisher(pool, rdb)}
 }
 
@@ -144,7 +145,7 @@ const cleanEvery = 100
 // clean empties the servers. Users are forgotten under the server's feet, as no caller of the next sequence has a token of
 // theirs.
 func (l *lane) clean(s *sequence) {
-	_, err := l.pool.Exec(s.Context(), "TRUNCATE "+strings.Join(l.tables, ", "))
+	_, err := l.pool.Exec(s.Context(), "TRUNCATE "+strings.Join(slices.Compact(l.tables), ", "))
 	require.NoError(s, err)
 	require.NoError(s, l.rdb.FlushAll(s.Context()).Err())
 }

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync"
@@ -20,16 +21,21 @@ import (
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/health"
 	"github.com/commma/commma/internal/httpapi"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/lastseen"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/profile"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/views"
+	"github.com/commma/commma/internal/writebehind"
 )
 
 // nodeConfig is what an API inside the test has otherwise than serve.
@@ -53,7 +59,7 @@ func startNode(t *testing.T, cfg nodeConfig) string {
 	if cfg.hook != nil {
 		rdb.AddHook(cfg.hook)
 	}
-	finalizer := aggregate.NewFinalizer(outbox.Enqueue)
+	finalizer := newFinalizer()
 	server, writer := wireNode(t, pool, rdb, cfg, finalizer)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -100,7 +106,8 @@ func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg n
 		admitConfig.RedisTimeout = 50 * time.Second
 		accountConfig.CacheTimeout = 5 * time.Second
 	}
-	admit, err := admission.New(admitConfig, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Clock: system, Log: nopLogger()})
+	seen, recorder := lastseen.New(pool, rdb, system), views.NewRecorder(rdb, system, nopLogger(), views.RecorderConfig{})
+	admit, err := admission.New(admitConfig, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Seen: seen, Clock: system, Log: nopLogger()})
 	require.NoError(t, err)
 	keys := languages.Keys()
 	publisher := outbox.New(pool, leaderboard.NewBoards(rdb), leaderboard.NewBuilder(pool, rdb, keys, nopLogger()), keys)
@@ -111,18 +118,34 @@ func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg n
 			return err
 		},
 		DeleteSessionFunc: f.DeleteSessionTx,
-		ForgetFunc:        admit.Forget,
+		EraseUserFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+			_, err := engagement.EraseUserTx(ctx, tx, id)
+			return err
+		},
+		ForgetFunc: admit.Forget,
+		ForgetPendingFunc: func(ctx context.Context, id uuid.UUID) error {
+			return errors.Join(recorder.Forget(ctx, id), seen.Forget(ctx, id))
+		},
 		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
 			return outbox.Enqueue(ctx, tx, id, version)
 		},
-		PublishFunc: func(ctx context.Context, id uuid.UUID) error { return publisher.PublishUsers(ctx, system.Now(), id) },
+		PublishFunc: func(ctx context.Context, id uuid.UUID) error { return publisher.PublishUsers(ctx, nil, id) },
 	})
 	require.NoError(t, err)
 	writer := ingest.NewWriter(pool, nopLogger(), ingest.DefaultWriterConfig())
+	flusher := engagement.NewFlusher(pool)
+	shares := writebehind.NewDeltas("shares", writebehind.DebounceConfig{}, writebehind.DeltasDeps{
+		DB: pool, Redis: rdb, Clock: system, Log: nopLogger(), ApplyFunc: flusher.ApplyShares,
+	})
+	engaged := writebehind.NewArms("engaged", writebehind.DebounceConfig{}, writebehind.ArmsDeps{
+		Redis: rdb, Clock: system, Log: nopLogger(), FlushFunc: flusher.FlushDeltas, StaleFunc: flusher.Stale,
+	})
 	server, err := httpapi.New(httpapi.Deps{
 		Admission: admit, Events: writer, Accounts: accounts,
 		Boards:   leaderboard.NewReader(pool, rdb, leaderboard.ReaderConfig{}),
-		Sessions: sessions.NewReader(pool), Postgres: pool, Redis: health.NewRedis(rdb), Languages: languages.New(),
+		Sessions: sessions.NewReader(pool), Engaged: engagement.NewService(pool, shares, engaged, nopLogger()),
+		Profiles: profile.NewReader(pool, system, keys), Views: recorder, ViewDays: views.NewReader(pool, system), LastSeen: seen,
+		Postgres: pool, Redis: health.NewRedis(rdb), Languages: languages.New(),
 		Metrics: prometheus.NewRegistry(), Clock: system, Logger: nopLogger(),
 	}, httpapi.Config{DrainTimeout: time.Second})
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ import (
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
-	"github.com/commma/commma/internal/outbox"
+	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/store"
 )
@@ -63,7 +63,7 @@ func newArena(t *testing.T, s *stack) *arena {
 	return &arena{
 		stack: s, pool: pool, direct: direct,
 		scan:   newLeakScan(t, pool, raceMark, fmt.Sprint(raceCount)),
-		final:  aggregate.NewFinalizer(outbox.Enqueue),
+		final:  newFinalizer(),
 		client: &http.Client{Transport: transport, Timeout: 15 * time.Second},
 	}
 }
@@ -164,7 +164,8 @@ func (a *arena) upload(ctx context.Context, r *racer, n int, open, mayDrop bool)
 
 // fill has an API find nothing cached of the user, so that it reads Postgres and fills the cache.
 func (a *arena) fill(ctx context.Context, r *racer) error {
-	a.direct.Del(ctx, "auth:{"+r.ID.String()+"}", "mode:{"+r.ID.String()+"}")
+	shards := redisconn.ShardsOf(a.direct)
+	a.direct.Del(ctx, "auth:"+shards.Tag(r.ID)+":"+r.ID.String(), privacy.Key(shards, r.ID))
 	_, err := a.ask(ctx, http.MethodGet, "/v1/me", r.Token, nil, http.StatusOK)
 	return err
 }

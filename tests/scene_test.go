@@ -15,7 +15,7 @@ import (
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/aggregate"
-	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/redisconn"
@@ -47,7 +47,7 @@ func sceneOf(s *stack) *scene {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return &scene{
-		stack: s, pool: pool, rdb: rdb, finalizer: aggregate.NewFinalizer(outbox.Enqueue), seconds: map[uuid.UUID][]int64{},
+		stack: s, pool: pool, rdb: rdb, finalizer: newFinalizer(), seconds: map[uuid.UUID][]int64{},
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *scene) finalize(users ...uuid.UUID) {
 // publish brings all boards up to the totals.
 func (s *scene) publish() {
 	s.t.Helper()
-	stats, err := publisher(s.pool, s.rdb).Cycle(s.t.Context(), clock.System{}.Now())
+	stats, err := publisher(s.pool, s.rdb).Cycle(s.t.Context(), nil)
 	require.NoError(s.t, err)
 	require.Zero(s.t, stats.Left)
 }
@@ -117,7 +117,7 @@ func (s *scene) publish() {
 // users pending.
 func (s *scene) publishMeanwhile() {
 	s.t.Helper()
-	_, err := publisher(s.pool, s.rdb).PublishPending(s.t.Context(), clock.System{}.Now())
+	_, err := publisher(s.pool, s.rdb).PublishPending(s.t.Context(), nil)
 	require.NoError(s.t, err)
 }
 
@@ -150,6 +150,9 @@ func (s *scene) deleteUser(user uuid.UUID) {
 			return err
 		}
 		if err := aggregate.EraseUserTx(ctx, tx, user); err != nil {
+			return err
+		}
+		if _, err := engagement.EraseUserTx(ctx, tx, user); err != nil {
 			return err
 		}
 		if err := dbsqlc.New().DeleteUser(ctx, tx, user); err != nil {

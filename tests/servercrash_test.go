@@ -223,7 +223,7 @@ func (l *liveStack) summary() string {
 
 // unbuilt counts the boards that Redis should have and does not have whole.
 func (l *liveStack) unbuilt(ctx context.Context) (n int64, err error) {
-	boards, err := leaderboard.NewBuilder(l.pool, l.scene.rdb, languages.Keys(), nopLogger()).Kept(ctx, clock.System{}.Now())
+	boards, err := leaderboard.NewBuilder(l.pool, l.scene.rdb, languages.Keys(), nopLogger()).Kept(ctx, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -11,12 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
-	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/verify"
 )
@@ -67,7 +65,7 @@ func (s *stack) verified(pool *pgxpool.Pool, rdb redis.UniversalClient) (found t
 	s.t.Helper()
 	check := func() verify.Result {
 		r, err := verify.New(verify.Deps{
-			DB: pool, Finalizer: aggregate.NewFinalizer(outbox.Enqueue), Boards: leaderboard.NewVerifier(pool, rdb),
+			DB: pool, Finalizer: newFinalizer(), Boards: leaderboard.NewVerifier(pool, rdb, languages.Keys()),
 			Builder:   leaderboard.NewBuilder(pool, rdb, languages.Keys(), nopLogger()),
 			Publisher: publisher(pool, rdb), Clock: clock.System{}, Log: nopLogger(),
 		}).All(s.t.Context(), verify.Options{})
@@ -77,7 +75,7 @@ func (s *stack) verified(pool *pgxpool.Pool, rdb redis.UniversalClient) (found t
 	r := check()
 	now := clock.System{}.Now()
 	if r.Unbuilt > 0 && !slices.Equal(calendar.Kept(now), calendar.Kept(now.Add(-midnight))) {
-		_, err := publisher(pool, rdb).Cycle(s.t.Context(), now)
+		_, err := publisher(pool, rdb).Cycle(s.t.Context(), nil)
 		require.NoError(s.t, err)
 		r = check()
 	}

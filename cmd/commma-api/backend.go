@@ -19,17 +19,22 @@ import (
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/health"
 	"github.com/commma/commma/internal/httpapi"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/lastseen"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/profile"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/verify"
+	"github.com/commma/commma/internal/views"
+	"github.com/commma/commma/internal/writebehind"
 )
 
 // backend is the domain, wired over one Postgres and one Redis: what serve, worker and dev have in common.
@@ -44,6 +49,11 @@ type backend struct {
 	builder    *leaderboard.Builder
 	publisher  *outbox.Publisher
 	checker    *verify.Checker
+	debounced  debounced
+	views      *views.Recorder
+	seen       *lastseen.Seen
+	flusher    *writebehind.Flusher
+	bell       leaderboard.Bell
 	metrics    *metrics
 	registry   *prometheus.Registry
 	// missing is signalled when a reader found a board that should be there and is not.
@@ -72,18 +82,22 @@ func openBackend(ctx context.Context, p *program, f storeFlags, parallel int) (*
 		return nil, err
 	}
 	b.checkRedis(ctx)
-	b.finalizer = aggregate.NewFinalizer(outbox.Enqueue)
+	b.finalizer = aggregate.NewFinalizer(outbox.Enqueue, followSessions)
 	b.aggregator = aggregate.New(pool, b.finalizer, b.clock, b.log, parallel)
 	b.pruner = aggregate.NewPruner(pool, aggregate.PruneConfig{})
 	keys := languages.Keys()
 	b.builder = leaderboard.NewBuilder(pool, rdb, keys, b.log)
 	b.publisher = outbox.New(pool, leaderboard.NewBoards(rdb), b.builder, keys)
 	b.checker = verify.New(verify.Deps{
-		DB: pool, Finalizer: b.finalizer, Boards: leaderboard.NewVerifier(pool, rdb), Builder: b.builder, Publisher: b.publisher,
+		DB: pool, Finalizer: b.finalizer, Boards: leaderboard.NewVerifier(pool, rdb, keys), Builder: b.builder, Publisher: b.publisher,
 		Clock: b.clock, Log: b.log,
 	})
+	b.views, b.seen = views.NewRecorder(rdb, b.clock, b.log, views.RecorderConfig{}), lastseen.New(pool, rdb, b.clock)
+	b.flusher = writebehind.NewFlusher(pool, rdb, b.clock, views.Kind(), lastseen.Kind())
+	b.bell = leaderboard.NewBell(rdb)
 	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b.metrics = newMetrics(b.registry)
+	b.debounced = b.newDebounced()
 	return b, nil
 }
 
@@ -123,7 +137,7 @@ func (b *backend) checkRedis(ctx context.Context) {
 func (b *backend) api(f apiFlags) (*httpapi.Server, *ingest.Writer, error) {
 	modes := privacy.NewCache(b.redis, b.clock, 0)
 	admit, err := admission.New(f.admission(), admission.Deps{
-		DB: b.pool, Redis: b.redis, Modes: modes, Clock: b.clock, Log: b.log, Observer: b.metrics,
+		DB: b.pool, Redis: b.redis, Modes: modes, Seen: b.seen, Clock: b.clock, Log: b.log, Observer: b.metrics,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -135,12 +149,14 @@ func (b *backend) api(f apiFlags) (*httpapi.Server, *ingest.Writer, error) {
 			return err
 		},
 		DeleteSessionFunc: b.finalizer.DeleteSessionTx,
+		EraseUserFunc:     b.debounced.eraseUser,
 		ForgetFunc:        admit.Forget,
+		ForgetPendingFunc: b.forgetPending,
 		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
 			return outbox.Enqueue(ctx, tx, id, version)
 		},
 		PublishFunc: func(ctx context.Context, id uuid.UUID) error {
-			return b.publisher.PublishUsers(ctx, b.clock.Now(), id)
+			return b.publisher.PublishUsers(ctx, nil, id)
 		},
 	})
 	if err != nil {
@@ -153,6 +169,11 @@ func (b *backend) api(f apiFlags) (*httpapi.Server, *ingest.Writer, error) {
 		Accounts:  accounts,
 		Boards:    leaderboard.NewReader(b.pool, b.redis, leaderboard.ReaderConfig{MissingFunc: b.boardMissing, Log: b.log}),
 		Sessions:  sessions.NewReader(b.pool),
+		Engaged:   engagement.NewService(b.pool, b.debounced.shares, b.debounced.engaged, b.log),
+		Profiles:  profile.NewReader(b.pool, b.clock, languages.Keys()),
+		Views:     b.views,
+		ViewDays:  views.NewReader(b.pool, b.clock),
+		LastSeen:  b.seen,
 		Postgres:  b.pool,
 		Redis:     health.NewRedis(b.redis),
 		Languages: f.languages(),
@@ -164,10 +185,7 @@ func (b *backend) api(f apiFlags) (*httpapi.Server, *ingest.Writer, error) {
 }
 
 func (b *backend) boardMissing(leaderboard.Board) {
-	select {
-	case b.missing <- struct{}{}:
-	default:
-	}
+	poke(b.missing)
 }
 
 func (f *apiFlags) languages() *languages.Resolver {

@@ -25,6 +25,7 @@ type cli struct {
 	Migrate migrateCmd     `cmd:"" help:"Bring the database schema up to date, or show how it stands."`
 	User    userCmd        `cmd:"" help:"Manage users."`
 	Board   leaderboardCmd `cmd:"" name:"leaderboard" help:"Check the boards and the totals behind them, or build boards anew."`
+	Counter countersCmd    `cmd:"" name:"counters" help:"Check the counts of kudos and comments."`
 	Replay  replayCmd      `cmd:"" help:"Upload a file of events as an editor would."`
 	Servers serversCmd     `cmd:"" help:"Make sure that Postgres and Redis are installed, for dev and for the tests."`
 }
@@ -77,6 +78,7 @@ type apiFlags struct {
 type loopFlags struct {
 	AggregateEvery time.Duration `help:"Time between two looks for ended sessions." default:"5m" env:"COMMMA_AGGREGATE_EVERY"`
 	PublishEvery   time.Duration `help:"Time between two looks for totals that boards do not show yet." default:"15s" env:"COMMMA_PUBLISH_EVERY"`
+	FlushEvery     time.Duration `help:"Time between two looks for views and visits that have gathered in Redis." default:"5m" env:"COMMMA_FLUSH_EVERY"`
 	VerifyEvery    time.Duration `help:"Time that the check for drift takes to go once over all users and boards; 0 turns it off." default:"24h" env:"COMMMA_VERIFY_EVERY"`
 	Parallel       int           `help:"Users to finalize at the same time." default:"${cpus}" env:"COMMMA_PARALLEL"`
 }

@@ -45,7 +45,7 @@ func (c *rebuildCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer b.Close()
 	began := b.clock.Now()
-	kept, err := b.builder.Kept(ctx, began)
+	kept, err := b.builder.Kept(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *rebuildCmd) Run(ctx context.Context, p *program) error {
 	}
 	r, err := b.rebuild(ctx, p, boards)
 	// Who changed during the builds had to wait for them.
-	_, publishErr := b.publisher.PublishPending(ctx, b.clock.Now())
+	_, publishErr := b.publisher.PublishPending(ctx, nil)
 	r.TookS = b.clock.Now().Sub(began).Seconds()
 	return errors.Join(json.NewEncoder(p.stdout).Encode(r), err, publishErr)
 }
@@ -93,7 +93,7 @@ func (b *backend) rebuild(ctx context.Context, p *program, boards []leaderboard.
 	r := rebuilt{Boards: len(boards)}
 	var errs []error
 	for i, board := range boards {
-		built, err := b.builder.Build(ctx, b.clock.Now(), board)
+		built, err := b.builder.Build(ctx, board)
 		switch {
 		case err == nil:
 			r.Built++

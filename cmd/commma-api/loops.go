@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,11 +12,12 @@ import (
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/outbox"
+	"github.com/commma/commma/internal/writebehind"
 )
 
 func (f *loopFlags) check() error {
-	if f.AggregateEvery <= 0 || f.PublishEvery <= 0 || f.Parallel <= 0 {
-		return errors.New("--aggregate-every, --publish-every and --parallel must be positive")
+	if f.AggregateEvery <= 0 || f.PublishEvery <= 0 || f.FlushEvery <= 0 || f.Parallel <= 0 {
+		return errors.New("--aggregate-every, --publish-every, --flush-every and --parallel must be positive")
 	}
 	if f.VerifyEvery < 0 {
 		return errors.New("--verify-every must not be negative")
@@ -26,42 +28,91 @@ func (f *loopFlags) check() error {
 // missingPause is the least time between two builds that readers asked for.
 const missingPause = 5 * time.Second
 
-// loops runs the aggregator and the publisher until ctx ends. A failed cycle is logged and tried again at its next time:
-// whatever it left undone is still due, or still in the outbox.
+// loops runs the aggregator, the publisher and the flusher until ctx ends. A failed cycle is logged and tried again at its
+// next time: whatever it left undone is still due, or still in the outbox.
+//
+// While nothing happens they ask next to nothing of Redis. So boards are not looked over each time, which is several commands
+// a board: only at the start, after users were finalized, after a cycle that failed, and when somebody missed a board: a
+// reader of this process, a publisher, or a reader of another process, who rings.
 func (b *backend) loops(ctx context.Context, f loopFlags) error {
-	finalized := make(chan struct{}, 1)
+	var cycleDue atomic.Bool
+	cycleDue.Store(true)
+	due := make(chan struct{}, 1)
 	var g errgroup.Group
-	g.Go(func() error {
-		every(ctx, f.AggregateEvery, func() {
-			b.aggregateOnce(ctx)
-			b.pruneOnce(ctx)
-			select {
-			case finalized <- struct{}{}:
-			default:
+	for _, loop := range []func(){
+		func() {
+			every(ctx, f.AggregateEvery, func() {
+				if b.aggregateOnce(ctx) {
+					cycleDue.Store(true)
+				}
+				b.pruneOnce(ctx)
+				if b.rung(ctx) || cycleDue.Load() {
+					poke(due)
+				}
+			})
+		},
+		func() {
+			every(ctx, f.PublishEvery, func() {
+				if stats, _ := b.publishOnce(ctx, b.publisher.PublishPending); stats.Absent() {
+					poke(b.missing)
+				}
+			})
+		},
+		func() {
+			for waitAny(ctx, due, b.missing) {
+				cycleDue.Store(false)
+				if _, err := b.publishOnce(ctx, b.publisher.Cycle); err != nil {
+					cycleDue.Store(true)
+				}
+				_ = clock.Sleep(ctx, missingPause)
 			}
+		},
+		func() { b.flushLoop(ctx, f.FlushEvery) },
+		func() { b.verifyLoop(ctx, f.VerifyEvery) },
+	} {
+		g.Go(func() error {
+			loop()
+			return nil
 		})
-		return nil
-	})
-	g.Go(func() error {
-		every(ctx, f.PublishEvery, func() { b.publishOnce(ctx, b.publisher.PublishPending) })
-		return nil
-	})
-	g.Go(func() error {
-		// After each aggregation, and when a reader missed a board.
-		for waitAny(ctx, finalized, b.missing) {
-			b.publishOnce(ctx, b.publisher.Cycle)
-			_ = clock.Sleep(ctx, missingPause)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		b.verifyLoop(ctx, f.VerifyEvery)
-		return nil
-	})
+	}
 	return g.Wait()
 }
 
-func (b *backend) aggregateOnce(ctx context.Context) {
+// rung says whether a reader of another process missed a board. Without Redis there is none to build.
+func (b *backend) rung(ctx context.Context) bool {
+	rung, err := b.bell.Answer(ctx)
+	if err != nil && ctx.Err() == nil {
+		b.log.WarnContext(ctx, "could not ask whether boards are missed", "err", err)
+	}
+	return rung
+}
+
+// ringTimeout bounds one ring.
+const ringTimeout = time.Second
+
+// ringLoop asks the processes that build boards for those that readers of this one missed, until ctx ends. It is for a
+// process that builds none itself.
+func (b *backend) ringLoop(ctx context.Context) {
+	for waitAny(ctx, b.missing, nil) {
+		rctx, cancel := context.WithTimeout(ctx, ringTimeout)
+		if err := b.bell.Ring(rctx); err != nil && ctx.Err() == nil {
+			b.log.WarnContext(ctx, "could not ask for a board that is missing, the next reader asks again", "err", err)
+		}
+		cancel()
+		_ = clock.Sleep(ctx, missingPause)
+	}
+}
+
+// poke leaves a signal, unless there is one.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// aggregateOnce runs one cycle of the aggregator and says whether it finalized anybody.
+func (b *backend) aggregateOnce(ctx context.Context) (finalized bool) {
 	stats, err := b.aggregator.Cycle(ctx, nil)
 	b.metrics.aggregated(stats, err)
 	if err != nil && ctx.Err() == nil {
@@ -71,6 +122,7 @@ func (b *backend) aggregateOnce(ctx context.Context) {
 		b.log.InfoContext(ctx, "aggregated", "due", stats.Due, "finalized", stats.Finalized, "skipped", stats.Skipped,
 			"retried", stats.Retried, "failed", stats.Failed, "sessions", stats.Sessions, "seconds", stats.Seconds, "took_s", stats.TookS)
 	}
+	return stats.Finalized > 0
 }
 
 func (b *backend) pruneOnce(ctx context.Context) {
@@ -93,8 +145,10 @@ func (b *backend) declareAge(ctx context.Context, age time.Duration) {
 	}
 }
 
-func (b *backend) publishOnce(ctx context.Context, publish func(context.Context, time.Time) (outbox.Stats, error)) {
-	stats, err := publish(ctx, b.clock.Now())
+func (b *backend) publishOnce(
+	ctx context.Context, publish func(context.Context, *time.Time) (outbox.Stats, error),
+) (outbox.Stats, error) {
+	stats, err := publish(ctx, nil)
 	pending, oldest, backlogErr := b.publisher.Backlog(ctx)
 	b.metrics.published(stats, err)
 	if backlogErr == nil {
@@ -106,6 +160,7 @@ func (b *backend) publishOnce(ctx context.Context, publish func(context.Context,
 	if stats.Users > 0 || stats.Built > 0 {
 		b.log.InfoContext(ctx, "published", "users", stats.Users, "left", stats.Left, "rows", stats.Rows, "built", stats.Built)
 	}
+	return stats, err
 }
 
 // once runs one whole cycle, for worker --once.
@@ -115,14 +170,20 @@ func (b *backend) once(ctx context.Context, now *time.Time) (onceStats, error) {
 	if s.Aggregate, err = b.aggregator.Cycle(ctx, now); err != nil {
 		return s, err
 	}
-	s.Publish, err = b.publisher.Cycle(ctx, b.clock.Now())
-	return s, err
+	if s.Publish, err = b.publisher.Cycle(ctx, nil); err != nil {
+		return s, err
+	}
+	if s.Flush, err = b.flush(ctx, flushTimeout); err != nil {
+		return s, err
+	}
+	return s, b.debounced.flushAll(ctx)
 }
 
 // onceStats is the line that worker --once prints.
 type onceStats struct {
-	Aggregate aggregate.Stats `json:"aggregate"`
-	Publish   outbox.Stats    `json:"publish"`
+	Aggregate aggregate.Stats   `json:"aggregate"`
+	Publish   outbox.Stats      `json:"publish"`
+	Flush     writebehind.Stats `json:"flush"` // by kind; empty when nothing was there
 }
 
 // every runs fn now and then again each interval, a little earlier or later so that processes that started together
@@ -130,8 +191,12 @@ type onceStats struct {
 func every(ctx context.Context, interval time.Duration, fn func()) {
 	for ctx.Err() == nil {
 		fn()
-		_ = clock.Sleep(ctx, time.Duration(float64(interval)*(0.95+0.1*rand.Float64())))
+		_ = clock.Sleep(ctx, jitter(interval))
 	}
+}
+
+func jitter(interval time.Duration) time.Duration {
+	return time.Duration(float64(interval) * (0.95 + 0.1*rand.Float64()))
 }
 
 // waitAny waits for a signal and is false when ctx ended first.

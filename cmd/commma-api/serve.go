@@ -43,8 +43,9 @@ func (c *serveCmd) Run(ctx context.Context, p *program) error {
 // serve runs the API on listener, and the loops unless they are nil, until ctx ends or one of them fails.
 //
 // The order of the end: HTTP stops listening and drains, so that no request is cut off; then the writer stores what was
-// taken in and stops, for a request waits for it; the loops end on their own meanwhile, since a cycle that is cut off
-// leaves no trace. The caller closes Redis and Postgres after that.
+// taken in and stops, for a request waits for it, and the counters that requests changed are flushed; the loops end on
+// their own meanwhile, since a cycle that is cut off leaves no trace. When no request is left, the views and visits that they
+// gathered in Redis are flushed. Both flushes are bounded in time. The caller closes Redis and Postgres after that.
 func (b *backend) serve(ctx context.Context, listener net.Listener, f apiFlags, loops *loopFlags) error {
 	server, writer, err := b.api(f)
 	if err != nil {
@@ -58,6 +59,8 @@ func (b *backend) serve(ctx context.Context, listener net.Listener, f apiFlags, 
 	g, gctx := errgroup.WithContext(ctx)
 	writerCtx, stopWriter := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { return writer.Run(writerCtx) })
+	// A request may change a counter until the last one has ended: they are flushed after that.
+	g.Go(func() error { return b.debounced.run(writerCtx) })
 	g.Go(func() error {
 		defer stopWriter()
 		return server.Serve(gctx, listener)
@@ -66,8 +69,15 @@ func (b *backend) serve(ctx context.Context, listener net.Listener, f apiFlags, 
 		b.declareAge(gctx, f.MaxEventAge)
 		return nil
 	})
-	if loops != nil {
-		g.Go(func() error { return b.loops(gctx, *loops) })
+	if loops == nil {
+		g.Go(func() error {
+			b.ringLoop(gctx)
+			return nil
+		})
+		return g.Wait()
 	}
-	return g.Wait()
+	g.Go(func() error { return b.loops(gctx, *loops) })
+	err = g.Wait()
+	b.flushLast(ctx)
+	return err
 }

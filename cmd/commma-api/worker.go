@@ -55,10 +55,13 @@ func (c *workerCmd) Run(ctx context.Context, p *program) error {
 	p.log.InfoContext(ctx, "working", "aggregate_every", c.AggregateEvery, "publish_every", c.PublishEvery)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return b.loops(gctx, c.loopFlags) })
+	g.Go(func() error { return b.debounced.run(gctx) })
 	if c.MetricsListen != "" {
 		g.Go(func() error { return b.serveMetrics(gctx, c.MetricsListen) })
 	}
-	return g.Wait()
+	err = g.Wait()
+	b.flushLast(ctx)
+	return err
 }
 
 // parseNow reads an instant, absolute or relative to the present; nothing is nil.

@@ -17,6 +17,10 @@ WITH remembered AS (
 DELETE FROM events e
 WHERE e.user_id = sqlc.arg(user_id) AND e.ts >= sqlc.arg(first_s)::bigint * 1000 AND e.ts < (sqlc.arg(last_s)::bigint + 1) * 1000;
 
+-- name: DeleteLockUser :one
+-- The lock that only a delete takes: whoever writes something down of a user who must exist waits for the end of it.
+SELECT version FROM users WHERE id = sqlc.arg(id) FOR UPDATE;
+
 -- name: DeleteUser :exec
 WITH zones AS (DELETE FROM user_zones z WHERE z.user_id = $1)
 DELETE FROM users u WHERE u.id = $1;
@@ -73,9 +77,16 @@ WITH prunable AS MATERIALIZED (
 DELETE FROM archives a USING prunable p WHERE a.user_id = sqlc.arg(user_id) AND a.session_id = p.session_id;
 
 -- name: PruneStretches :execrows
--- Nothing can arrive any more for a deleted stretch that lies before the settled horizon.
-DELETE FROM deleted_stretches WHERE last_s < sqlc.arg(settled_s)::bigint
-  AND NOT EXISTS (SELECT 1 FROM events e WHERE e.user_id = deleted_stretches.user_id AND e.ts < sqlc.arg(settled_s)::bigint * 1000);
+-- Nothing can arrive any more for a deleted stretch that lies before the settled horizon. What somebody else has locked, who
+-- prunes too or deletes its user, is left alone.
+WITH past AS MATERIALIZED (
+    SELECT s.user_id, s.first_s, s.last_s FROM deleted_stretches s
+    WHERE s.last_s < sqlc.arg(settled_s)::bigint
+      AND NOT EXISTS (SELECT 1 FROM events e WHERE e.user_id = s.user_id AND e.ts < sqlc.arg(settled_s)::bigint * 1000)
+    FOR UPDATE OF s SKIP LOCKED
+)
+DELETE FROM deleted_stretches d USING past p
+WHERE d.user_id = p.user_id AND d.first_s = p.first_s AND d.last_s = p.last_s;
 
 -- name: PruneUpsertAge :exec
 INSERT INTO accepted_ages (age_s, seen_at) VALUES (sqlc.arg(age_s), statement_timestamp())

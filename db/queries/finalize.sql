@@ -1,6 +1,10 @@
 -- What one user's finalize reads and writes. Every statement here runs in the transaction that holds the user's writer
 -- lock, and after the statement that took it.
 
+-- name: FinalizeCountEvents :one
+-- How many hot events a user has, but no more than are worth counting, without a look at what is in them.
+SELECT count(*) FROM (SELECT 1 FROM events WHERE user_id = sqlc.arg(user_id) LIMIT sqlc.arg(max_rows)::bigint) e;
+
 -- name: FinalizeDeleteAliases :exec
 -- What led to a session that was deleted leads nowhere.
 DELETE FROM session_aliases WHERE user_id = sqlc.arg(user_id) AND heir = ANY (sqlc.arg(session_ids)::uuid[]);

@@ -50,6 +50,11 @@ SELECT d.user_id FROM due d ORDER BY d.last_s, d.user_id;
 -- name: ScanDeleteFailure :exec
 DELETE FROM finalize_failures WHERE user_id = $1;
 
+-- name: ScanDeleteDoneFailures :exec
+-- Who may be tried again and has nothing hot was finalized after all: by somebody else, or by a commit whose answer was lost.
+DELETE FROM finalize_failures f
+WHERE f.next_try_at <= statement_timestamp() AND NOT EXISTS (SELECT 1 FROM hot_runs h WHERE h.user_id = f.user_id);
+
 -- name: ScanCountFailures :one
 SELECT count(*) FROM finalize_failures;
 

@@ -28,11 +28,13 @@ FROM users
 WHERE id = $1;
 
 -- name: UserInsert :exec
--- The first zone counts for all time before the second.
+-- The first zone counts for all time before the second. Counters are made with the user.
 WITH inserted AS (
     INSERT INTO users (id, handle, token_hash, avatar_url, privacy)
     VALUES (sqlc.arg(id), sqlc.arg(handle), sqlc.arg(token_hash), sqlc.narg(avatar_url), sqlc.arg(privacy))
-    RETURNING id
+    RETURNING id, privacy
+), counters AS (
+    INSERT INTO user_counters (user_id, keeps) SELECT i.id, i.privacy <> 'off' FROM inserted i
 )
 INSERT INTO user_zones (user_id, from_s, zone) SELECT i.id, 0, sqlc.arg(zone) FROM inserted i;
 

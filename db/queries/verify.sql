@@ -4,7 +4,7 @@
 -- name: VerifyBoardTotals :many
 -- Places that a board should have, most seconds first, after one of them: a stretch of the index of boards, which lang
 -- alone would not find.
-SELECT t.user_id, t.seconds FROM totals t
+SELECT t.user_id, t.seconds, u.version FROM totals t
 JOIN users u ON u.id = t.user_id
 WHERE t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND t.lang || '' = sqlc.arg(lang)::text
   AND (t.seconds, t.user_id) < (sqlc.arg(seconds)::bigint, sqlc.arg(user_id)::uuid) AND t.seconds > 0 AND u.privacy <> 'off'
@@ -12,15 +12,23 @@ ORDER BY t.seconds DESC, t.user_id DESC
 LIMIT sqlc.arg(max_rows);
 
 -- name: VerifyBoardUsers :many
--- What a board should show of some users: 0 of those who are gone, on off or without a total. The total of each is looked
--- up by user: joined, or with a lang that the index of boards could use, the planner may read the whole board for it.
-SELECT i.user_id::uuid AS user_id, coalesce(u.version, 0)::bigint AS version,
-    EXISTS (SELECT FROM outbox o WHERE o.user_id = i.user_id)::boolean AS pending,
+-- What a board should hold of some users: no seconds of those who are gone, on off or without a total, and the facts that a
+-- page shows. The version is that which was published last, or will be. The total of each is looked up by user: joined, or
+-- with a lang that the index of boards could use, the planner may read the whole board for it.
+SELECT i.user_id::uuid AS user_id, coalesce(u.version, o.version, 0)::bigint AS version,
+    (o.user_id IS NOT NULL)::boolean AS pending, (u.id IS NULL)::boolean AS gone,
     (CASE WHEN u.privacy <> 'off' THEN coalesce((SELECT t.seconds FROM totals t
         WHERE t.user_id = u.id AND t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on) AND (t.lang || '') = sqlc.arg(lang)::text), 0)
-        ELSE 0 END)::bigint AS seconds
+        ELSE 0 END)::bigint AS seconds,
+    coalesce(u.handle, '')::text AS handle, coalesce(u.avatar_url, '')::text AS avatar_url, u.streak_first_on, u.streak_last_on,
+    coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = i.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
+    coalesce((SELECT l.lang FROM totals l
+        WHERE l.user_id = i.user_id AND l.period = sqlc.arg(period) AND l.starts_on = sqlc.arg(starts_on) AND l.seconds > 0
+          AND (l.lang IN (SELECT unnest(sqlc.arg(board_langs)::text[]))) IS TRUE
+        ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
 FROM (SELECT unnest(sqlc.arg(user_ids)::uuid[]) AS user_id) i
-LEFT JOIN users u ON u.id = i.user_id;
+LEFT JOIN users u ON u.id = i.user_id
+LEFT JOIN outbox o ON o.user_id = i.user_id;
 
 -- name: VerifyCountUsers :one
 SELECT count(*)::bigint FROM users;
@@ -107,6 +115,15 @@ FULL JOIN (
     GROUP BY b.user_id, b.session_id
 ) x ON x.session_id = s.id AND x.user_id = s.user_id
 WHERE coalesce(s.duration, 0) <> coalesce(x.seconds, 0);
+
+-- name: VerifySpanSeconds :many
+-- The seconds that some users' sessions have on the days of a span, of those who are shown.
+SELECT s.user_id, sum(s.seconds)::bigint AS seconds FROM session_seconds s
+JOIN users u ON u.id = s.user_id
+WHERE s.user_id = ANY (sqlc.arg(user_ids)::uuid[]) AND u.privacy <> 'off'
+  AND s.day >= sqlc.arg(from_day) AND s.day < sqlc.arg(to_day)
+  AND (sqlc.arg(lang)::text = '' OR s.lang = sqlc.arg(lang)::text)
+GROUP BY s.user_id;
 
 -- name: VerifyUsers :many
 -- What disagrees of some users, by kind: sessions whose seconds do not add up to their duration or have no session, totals

@@ -28,6 +28,9 @@ type Config struct {
 	// Timeout bounds a change's transactions, waits included; 5 s. Together with what follows a commit (the cache, the
 	// boards, an answer that reads the user) it must end well before the request does.
 	Timeout time.Duration
+	// FinalizeTimeout bounds what finalizing inside a change may take; 1 s, and never more than half of what is left of
+	// Timeout. When it is used up, the change goes on without.
+	FinalizeTimeout time.Duration
 	// CacheTimeout bounds each write to the mode cache; 300 ms.
 	CacheTimeout time.Duration
 	// PublishTimeout bounds the publishing of the user's boards; 2 s.
@@ -41,6 +44,7 @@ func (c Config) withDefaults() Config {
 	}{
 		{&c.LockWait, 3 * time.Second},
 		{&c.Timeout, 5 * time.Second},
+		{&c.FinalizeTimeout, time.Second},
 		{&c.CacheTimeout, 300 * time.Millisecond},
 		{&c.PublishTimeout, 2 * time.Second},
 	} {
@@ -51,7 +55,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Deps are what a Service works with. All are needed.
+// Deps are what a Service works with. All are needed but where it says otherwise.
 type Deps struct {
 	DB    DB
 	Modes *privacy.Cache
@@ -62,8 +66,13 @@ type Deps struct {
 	FinalizeFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error
 	// DeleteSessionFunc deletes a session, in a transaction that holds the writer lock.
 	DeleteSessionFunc func(ctx context.Context, tx pgx.Tx, userID, sessionID uuid.UUID) error
+	// EraseUserFunc erases what other domains keep of a user who is being deleted, after the user's sessions were, in a
+	// transaction that holds both locks. It may be nil.
+	EraseUserFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error
 	// ForgetFunc takes the user's token out of the cache.
 	ForgetFunc func(ctx context.Context, userID uuid.UUID) error
+	// ForgetPendingFunc takes out of Redis what has gathered of a user who is gone, or on off.
+	ForgetPendingFunc func(ctx context.Context, userID uuid.UUID) error
 	// EnqueueFunc writes the outbox row of the user, in the transaction that raised the version.
 	EnqueueFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID, version int64) error
 	// PublishFunc brings the user's boards up to what is committed. It fails with leaderboard.ErrAway when the boards' store
@@ -80,7 +89,7 @@ type Service struct {
 // New is a Service.
 func New(cfg Config, d Deps) (*Service, error) {
 	if d.DB == nil || d.Modes == nil || d.Clock == nil || d.Log == nil ||
-		d.FinalizeFunc == nil || d.DeleteSessionFunc == nil || d.ForgetFunc == nil || d.EnqueueFunc == nil || d.PublishFunc == nil {
+		d.FinalizeFunc == nil || d.DeleteSessionFunc == nil || d.ForgetFunc == nil || d.ForgetPendingFunc == nil || d.EnqueueFunc == nil || d.PublishFunc == nil {
 		return nil, errors.New("make account service: a dependency is missing")
 	}
 	return &Service{deps: d, cfg: cfg.withDefaults()}, nil

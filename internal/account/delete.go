@@ -12,6 +12,7 @@ import (
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/store/dbsqlc"
+	"github.com/commma/commma/internal/views"
 )
 
 // DeleteSession deletes a session of the user: its seconds leave totals and boards before this returns, and its events
@@ -57,12 +58,12 @@ func (s *Service) publishDelete(ctx context.Context, userID uuid.UUID) error {
 // deleteUserTx composes what each domain erases. It holds both locks: nothing of the user is in flight.
 func (s *Service) deleteUserTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error {
 	q := dbsqlc.New()
-	version, err := q.UserUpdateVersion(ctx, tx, userID)
+	version, err := q.DeleteLockUser(ctx, tx, userID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return ErrUnknownUser
 	}
 	if err != nil {
-		return fmt.Errorf("raise version: %w", err)
+		return fmt.Errorf("lock user: %w", err)
 	}
 	if err := ingest.EraseUserTx(ctx, tx, userID); err != nil {
 		return err
@@ -70,10 +71,19 @@ func (s *Service) deleteUserTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID)
 	if err := aggregate.EraseUserTx(ctx, tx, userID); err != nil {
 		return err
 	}
+	if s.deps.EraseUserFunc != nil {
+		if err := s.deps.EraseUserFunc(ctx, tx, userID); err != nil {
+			return err
+		}
+	}
+	// After what hangs on sessions: rows of their counters are locked before those of users.
+	if err := views.EraseUserTx(ctx, tx, userID); err != nil {
+		return err
+	}
 	if err := q.DeleteUser(ctx, tx, userID); err != nil {
 		return fmt.Errorf("delete user: %w", err)
 	}
-	if err := s.deps.EnqueueFunc(ctx, tx, userID, version); err != nil {
+	if err := s.deps.EnqueueFunc(ctx, tx, userID, version+1); err != nil {
 		return fmt.Errorf("enqueue user: %w", err)
 	}
 	return nil
@@ -84,7 +94,8 @@ func (s *Service) deleteUserTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID)
 func (s *Service) forget(ctx context.Context, userID uuid.UUID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CacheTimeout)
 	defer cancel()
-	if err := errors.Join(s.deps.ForgetFunc(ctx, userID), s.deps.Modes.Forget(ctx, userID)); err != nil {
+	err := errors.Join(s.deps.ForgetFunc(ctx, userID), s.deps.Modes.Forget(ctx, userID), s.deps.ForgetPendingFunc(ctx, userID))
+	if err != nil {
 		s.deps.Log.WarnContext(ctx, "a deleted user is still cached", "user_id", userID, "err", err)
 	}
 }

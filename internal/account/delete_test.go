@@ -14,6 +14,7 @@ import (
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
 func TestDeleteUserIsBusyOrWhole(t *testing.T) {
@@ -43,6 +44,34 @@ func TestDeleteUserIsBusyOrWhole(t *testing.T) {
 			require.ErrorIs(t, b.DeleteUser(t.Context(), user), ErrUnknownUser)
 		})
 	}
+}
+
+// An aggregator that could not finalize a user holds no lock when it writes that down. It waits for a delete that is under
+// way, and then there is nobody to write it down of.
+func TestNobodyIsSetAsideBesideADelete(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{})
+	user := b.mustUser(t, activity.ModeFull)
+	b.mustExec(t, `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NULL; END $$`)
+	b.mustExec(t, `CREATE TRIGGER wait BEFORE DELETE ON users FOR EACH STATEMENT EXECUTE FUNCTION wait()`)
+	_, release := b.hold(t, "pg_advisory_xact_lock", 42)
+	waiting := func(n int) func() bool {
+		return func() bool {
+			return b.mustCount(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == n
+		}
+	}
+	deleted, setAside := make(chan error, 1), make(chan error, 1)
+	go func() { deleted <- b.DeleteUser(t.Context(), user) }()
+	require.Eventually(t, waiting(1), 20*time.Second, 5*time.Millisecond, "all is erased but the user")
+	go func() {
+		_, err := dbsqlc.New().ScanUpsertFailure(t.Context(), b.db, "test", user)
+		setAside <- err
+	}()
+	require.Eventually(t, waiting(2), 20*time.Second, 5*time.Millisecond, "it waits")
+	release()
+	require.NoError(t, <-deleted)
+	require.NoError(t, <-setAside)
+	require.Zero(t, b.mustCount(t, `SELECT count(*) FROM finalize_failures`))
 }
 
 func TestDeleteSessionIsBusyOrWhole(t *testing.T) {

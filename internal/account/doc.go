@@ -10,12 +10,15 @@
 //  2. The ingest lock alone, waited for in the queue, bounded by lock_timeout.
 //  3. Only now, by later statements, what there is to change is read: a snapshot older than the locks could miss events
 //     that were stored a moment ago, and they would keep their paths.
-//  4. To off: what has ended becomes sessions, then the open run's events are dropped. Where it cannot become sessions on
-//     the spot, only the open run's events are dropped, and the aggregator does the rest.
-//  5. The mode, and the user's next version.
-//  6. From full: paths, projects and key counts are erased from all tables.
-//  7. The outbox row.
-//  8. To a stricter mode: the cache, at the version that is about to be committed.
+//  4. From full: paths, projects and key counts are erased from all tables. What they erase changes no session but for its
+//     details: events are told apart and folded by everything else first, and a session is made of everything else.
+//  5. To off: what has ended becomes sessions, then the open run's events are dropped. Where it cannot become sessions on
+//     the spot, or not in time, only the open run's events are dropped, and the aggregator does the rest. It comes after 4,
+//     so that the size of what is erased cannot keep anybody from leaving.
+//  6. The mode, and the user's next version.
+//  7. To off: when the user was last seen is forgotten, and nothing more is noted.
+//  8. The outbox row.
+//  9. To a stricter mode: the cache, at the version that is about to be committed.
 //
 // The cache is written inside the transaction, which holds the locks for one more round trip (bounded), because only
 // there the version is known, and because a change that did not get its locks must not have cost any detail.

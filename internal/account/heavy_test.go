@@ -37,8 +37,8 @@ func (b *bundle) mustStoreEvents(t *testing.T, user uuid.UUID, ago, n, perSecond
 		SELECT $1, gen_random_uuid(), (floor(extract(epoch FROM statement_timestamp())) - $2 + i / $4) * 1000, 'go', 1, 0,
 			'secret/' || i % 100, 'secret', '{"a":1}' FROM generate_series(0, $3::int - 1) i`, user, ago, n, perSecond)
 	b.mustExec(t, `INSERT INTO hot_runs (user_id, first_s, last_s)
-		SELECT $1, min(ts) / 1000, max(ts) / 1000 FROM events WHERE user_id = $1
-		HAVING max(ts) IS NOT NULL`, user)
+		SELECT $1, s, s + ($3::int - 1) / $4::int FROM (SELECT floor(extract(epoch FROM statement_timestamp()))::bigint - $2::int AS s) d
+		WHERE $3::int > 0`, user, ago, n, perSecond)
 }
 
 // Whoever has more hot events than may be finalized on the spot leaves as everybody does: the open run is dropped, what

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/commma/commma/internal/activity"
-	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/lastseen"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
@@ -61,6 +61,12 @@ func (s *Service) changeModeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	if user.Privacy == mode {
 		return modeChange{from: mode, next: privacy.Entry{Version: user.Version, Mode: mode}}, nil
 	}
+	if user.Privacy == activity.ModeFull {
+		// Before anything else reads them: how long paths are, and how many, then matters to nothing that follows.
+		if err := privacy.EraseTx(ctx, tx, userID); err != nil {
+			return modeChange{}, err
+		}
+	}
 	if mode == activity.ModeOff {
 		if err := s.closeHotTx(ctx, tx, userID); err != nil {
 			return modeChange{}, err
@@ -70,8 +76,8 @@ func (s *Service) changeModeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	if err != nil {
 		return modeChange{}, fmt.Errorf("update mode: %w", err)
 	}
-	if user.Privacy == activity.ModeFull {
-		if err := privacy.EraseTx(ctx, tx, userID); err != nil {
+	if mode == activity.ModeOff || user.Privacy == activity.ModeOff {
+		if err := lastseen.ChangeModeTx(ctx, tx, userID, mode == activity.ModeOff); err != nil {
 			return modeChange{}, err
 		}
 	}
@@ -85,38 +91,26 @@ func (s *Service) changeModeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	return modeChange{from: user.Privacy, next: next}, nil
 }
 
-// closeHotTx empties the hot table of a user who switches to off: what has ended becomes sessions, the rest is dropped.
-//
-// A user whose data cannot be finalized on the spot must still be able to leave. Then only what has not ended is dropped,
-// as it would have been, and the rest stays for the aggregator, erased like everything else: dropping that too would lose
-// time that was acknowledged.
-func (s *Service) closeHotTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error {
-	nested, err := tx.Begin(ctx) // a savepoint
-	if err != nil {
-		return fmt.Errorf("set savepoint: %w", err)
-	}
-	if err := s.deps.FinalizeFunc(ctx, nested, userID); err != nil {
-		if rollbackErr := nested.Rollback(ctx); rollbackErr != nil || ctx.Err() != nil || busy(err) {
-			return fmt.Errorf("finalize what has ended: %w", err)
-		}
-		s.deps.Log.WarnContext(ctx, "user left, the aggregator will finalize what has ended",
-			"user_id", userID, "reason", aggregate.FailureReason(err))
-		return aggregate.DropOpenTx(ctx, tx, userID)
-	}
-	if err := nested.Commit(ctx); err != nil {
-		return fmt.Errorf("release savepoint: %w", err)
-	}
-	return privacy.DropHotTx(ctx, tx, userID)
-}
-
 // spread tells the cache and the boards of a committed change, before the request is answered, also when its client has
 // gone. Nothing here can undo the change. Only who asked to be seen, or not to be, has to hear of boards that are behind.
 func (s *Service) spread(ctx context.Context, userID uuid.UUID, done modeChange) error {
 	s.cache(context.WithoutCancel(ctx), userID, done.next)
+	if done.next.Mode == activity.ModeOff {
+		s.forgetPending(ctx, userID)
+	}
 	if err := s.publish(ctx, userID); err != nil && done.moves() {
 		return ErrNotShown
 	}
 	return nil
+}
+
+// forgetPending takes out of Redis what has gathered of a user who went off. The next flush would drop it.
+func (s *Service) forgetPending(ctx context.Context, userID uuid.UUID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CacheTimeout)
+	defer cancel()
+	if err := s.deps.ForgetPendingFunc(ctx, userID); err != nil {
+		s.deps.Log.WarnContext(ctx, "what has gathered of a user on off is dropped by the next flush", "user_id", userID, "err", err)
+	}
 }
 
 // publish brings a changed user to the boards. The outbox does it later if it does not go now: what kept it is logged, and

@@ -37,6 +37,7 @@ type bundle struct {
 	finalize  func(ctx context.Context, tx pgx.Tx) error
 	publish   error
 	forgotten []uuid.UUID
+	dropped   []uuid.UUID // what has gathered of them
 }
 
 func setup(t *testing.T, cfg Config) *bundle {
@@ -52,6 +53,10 @@ func setup(t *testing.T, cfg Config) *bundle {
 		DeleteSessionFunc: aggregate.NewFinalizer(outbox.Enqueue).DeleteSessionTx,
 		ForgetFunc: func(_ context.Context, id uuid.UUID) error {
 			b.forgotten = append(b.forgotten, id)
+			return nil
+		},
+		ForgetPendingFunc: func(_ context.Context, id uuid.UUID) error {
+			b.dropped = append(b.dropped, id)
 			return nil
 		},
 	})

@@ -15,15 +15,18 @@ import (
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/lastseen"
 	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
-// Deps are what an Admitter works with. Observer may be nil.
+// Deps are what an Admitter works with. Observer may be nil, and Seen where nobody wants to know who was seen.
 type Deps struct {
 	DB       dbsqlc.DBTX
 	Redis    redis.UniversalClient // must have ContextTimeoutEnabled
 	Modes    *privacy.Cache
+	Seen     *lastseen.Seen
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Observer Observer
@@ -33,6 +36,7 @@ type Deps struct {
 type Admitter struct {
 	deps       Deps
 	cfg        Config
+	shards     redisconn.Shards
 	breaker    *gobreaker.CircuitBreaker[reply]
 	localUsers localLimiter
 	localAddrs localLimiter // apart from the users', so that no number of addresses makes a user's limit forgotten
@@ -71,6 +75,7 @@ func New(cfg Config, d Deps) (*Admitter, error) {
 	a := &Admitter{
 		deps:       d,
 		cfg:        cfg,
+		shards:     redisconn.ShardsOf(d.Redis),
 		localUsers: newLocalLimiter(cfg.LocalKeys),
 		localAddrs: newLocalLimiter(cfg.LocalKeys),
 		limited:    newRecent[addrLimit](cfg.LocalKeys),

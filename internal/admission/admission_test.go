@@ -56,13 +56,13 @@ func TestCachedMissDecidesNothing(t *testing.T) {
 	b := setup(t)
 	u := b.mustUser(t, activity.ModeFull)
 	for _, cached := range []string{"", "x", string(make([]byte, 32)), strings.Repeat("y", 64)} {
-		require.NoError(t, b.rdb.Set(t.Context(), authKey(u.id), cached, 0).Err())
+		require.NoError(t, b.rdb.Set(t.Context(), authKey(b.shards, u.id), cached, 0).Err())
 		b.mustAdmit(t, u)
 		before := b.db.asked.Load()
 		b.mustAdmit(t, u)
 		require.Equal(t, before, b.db.asked.Load(), "what Postgres confirmed replaces what was cached")
 	}
-	ttl := b.rdb.TTL(t.Context(), authKey(u.id)).Val()
+	ttl := b.rdb.TTL(t.Context(), authKey(b.shards, u.id)).Val()
 	require.Greater(t, ttl, time.Minute, "clients come once a minute")
 	require.NoError(t, b.Forget(t.Context(), u.id))
 	before := b.db.asked.Load()
@@ -93,13 +93,13 @@ func TestWhichModeIsKnown(t *testing.T) {
 			u := b.mustUser(t, activity.ModeFull)
 			if tt.authToo {
 				h := HashToken(u.token)
-				require.NoError(t, b.rdb.Set(t.Context(), authKey(u.id), h[:], 0).Err())
+				require.NoError(t, b.rdb.Set(t.Context(), authKey(b.shards, u.id), h[:], 0).Err())
 			}
 			if tt.cached != "" {
-				require.NoError(t, b.rdb.Set(t.Context(), privacy.Key(u.id), tt.cached, 0).Err())
+				require.NoError(t, b.rdb.Set(t.Context(), privacy.Key(b.shards, u.id), tt.cached, 0).Err())
 			}
 			require.Equal(t, tt.want, b.mustAdmit(t, u).Mode)
-			require.Equal(t, tt.thenHeld, b.rdb.Get(t.Context(), privacy.Key(u.id)).Val())
+			require.Equal(t, tt.thenHeld, b.rdb.Get(t.Context(), privacy.Key(b.shards, u.id)).Val())
 		})
 	}
 }
@@ -109,10 +109,10 @@ func TestFillModeOnlyWhereThereIsNone(t *testing.T) {
 	b := setup(t)
 	u := b.mustUser(t, activity.ModeFull)
 	b.FillMode(t.Context(), u.id, privacy.Entry{Version: 3, Mode: activity.ModeSummary}, b.clock.Now())
-	require.Equal(t, "3:summary", b.rdb.Get(t.Context(), privacy.Key(u.id)).Val())
+	require.Equal(t, "3:summary", b.rdb.Get(t.Context(), privacy.Key(b.shards, u.id)).Val())
 	b.FillMode(t.Context(), u.id, privacy.Entry{Version: 4, Mode: activity.ModeFull}, b.clock.Now())
-	require.Equal(t, "3:summary", b.rdb.Get(t.Context(), privacy.Key(u.id)).Val())
-	require.Positive(t, b.rdb.TTL(t.Context(), privacy.Key(u.id)).Val())
+	require.Equal(t, "3:summary", b.rdb.Get(t.Context(), privacy.Key(b.shards, u.id)).Val())
+	require.Positive(t, b.rdb.TTL(t.Context(), privacy.Key(b.shards, u.id)).Val())
 }
 
 // An entry older than what Postgres says is not believed, though it is not replaced either.
@@ -122,7 +122,7 @@ func TestOlderCachedModeLosesToPostgres(t *testing.T) {
 	u := b.mustUser(t, activity.ModeSummary)
 	_, err := b.db.Exec(t.Context(), `UPDATE users SET version = 5 WHERE id = $1`, u.id)
 	require.NoError(t, err)
-	require.NoError(t, b.rdb.Set(t.Context(), privacy.Key(u.id), "4:full", 0).Err())
+	require.NoError(t, b.rdb.Set(t.Context(), privacy.Key(b.shards, u.id), "4:full", 0).Err())
 	require.Equal(t, activity.ModeSummary, b.mustAdmit(t, u).Mode)
 }
 

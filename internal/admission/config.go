@@ -18,7 +18,8 @@ type Config struct {
 	RedisTimeout time.Duration
 	// PostgresTimeout bounds what one request asks of Postgres.
 	PostgresTimeout time.Duration
-	// AuthTTL is how long a token's hash stays cached. Clients upload every minute, so it is well above that.
+	// AuthTTL is how long a token's hash stays cached. Clients upload every minute, so it is well above that; and a reader,
+	// whose mode is cached no longer than a minute, is noted as seen when it ends, so it is no more than five.
 	AuthTTL time.Duration
 	// BreakerOpen is how long Redis is left alone after it failed.
 	BreakerOpen time.Duration
@@ -33,7 +34,7 @@ func DefaultConfig() Config {
 		FailedAuthPerHour: 20,
 		RedisTimeout:      500 * time.Millisecond,
 		PostgresTimeout:   3 * time.Second,
-		AuthTTL:           10 * time.Minute,
+		AuthTTL:           5 * time.Minute,
 		BreakerOpen:       2 * time.Second,
 		LocalKeys:         100_000,
 	}

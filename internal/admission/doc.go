@@ -4,8 +4,9 @@
 // # One round trip
 //
 // A good request costs one round trip to Redis and none to Postgres: the cached hash of the user's token, the cached
-// privacy mode and the rate limit are asked together. All their keys carry the user's hash tag, so on a cluster they lie
-// on one node. What else a request must ask of Redis about its user belongs into the same pipeline (see round.queue).
+// privacy mode and the rate limit are asked together, and the user is noted as seen (package lastseen). All their keys carry
+// the hash tag of the user's shard, so on a cluster they lie on one node. What else a request must ask of Redis about its
+// user belongs into the same pipeline (see round.queue).
 //
 // # Who decides
 //

@@ -100,7 +100,7 @@ func TestRedisFull(t *testing.T) {
 	b := setup(t, option, withLimits(2))
 	u := b.mustUser(t, activity.ModeSummary)
 	h := HashToken(u.token)
-	require.NoError(t, b.rdb.Set(t.Context(), authKey(u.id), h[:], 0).Err())
+	require.NoError(t, b.rdb.Set(t.Context(), authKey(b.shards, u.id), h[:], 0).Err())
 	require.NoError(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	for range 2 {
 		require.Equal(t, 2, b.mustAdmit(t, u).Limit.Limit)

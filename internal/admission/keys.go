@@ -5,15 +5,19 @@ import (
 	"net/netip"
 
 	"github.com/google/uuid"
+
+	"github.com/commma/commma/internal/redisconn"
 )
 
-// authKey holds the hash of a user's token. The hash tag is the user, as in every key that is asked with it.
-func authKey(userID uuid.UUID) string { return "auth:{" + userID.String() + "}" }
+// authKey holds the hash of a user's token. The hash tag is that of the user's shard, as in every key that is asked with it.
+func authKey(n redisconn.Shards, userID uuid.UUID) string {
+	return "auth:" + n.Tag(userID) + ":" + userID.String()
+}
 
 // userLimitKey names a user's limit to redis_rate, which puts "rate:" in front. A part of the token's hash keeps those
 // who only know the user's id from using it up.
-func userLimitKey(userID uuid.UUID, h Hash, scope Scope) string {
-	return "{" + userID.String() + "}:" + string(scope) + ":" + hex.EncodeToString(h[:8])
+func userLimitKey(n redisconn.Shards, userID uuid.UUID, h Hash, scope Scope) string {
+	return n.Tag(userID) + ":" + userID.String() + ":" + string(scope) + ":" + hex.EncodeToString(h[:8])
 }
 
 // addrLimitKey names the limit of an address.

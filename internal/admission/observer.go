@@ -18,6 +18,7 @@ const (
 	StepAsk   Step = "ask"   // cached token and mode
 	StepLimit Step = "limit" // a limit, when Redis itself answered with an error: it may be full
 	StepFill  Step = "fill"  // filling what was not cached
+	StepSeen  Step = "seen"  // noting that the user was seen, when Redis itself answered with an error
 )
 
 type noObserver struct{}

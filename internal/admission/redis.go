@@ -1,7 +1,9 @@
 package admission
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/commma/commma/internal/lastseen"
 	"github.com/commma/commma/internal/privacy"
 )
 
@@ -24,14 +27,18 @@ type reply struct {
 
 // askUser asks everything that a request needs to know of its user. It never fails: what is not known stays zero.
 func (a *Admitter) askUser(ctx context.Context, id uuid.UUID, h Hash, scope Scope, perHour int) reply {
-	rd := &round{UniversalClient: a.deps.Redis, keys: []string{authKey(id), privacy.Key(id)}}
+	rd := &round{UniversalClient: a.deps.Redis, keys: []string{authKey(a.shards, id), privacy.Key(a.shards, id)}, seen: a.deps.Seen}
+	rd.touch = a.touch(id, h[:])
 	r, err := a.try(ctx, StepAsk, a.askTimeout(), func(ctx context.Context) (reply, error) {
-		r, limitErr := a.askLimit(ctx, rd, userLimitKey(id, h, scope), perHour)
+		r, limitErr := a.askLimit(ctx, rd, userLimitKey(a.shards, id, h, scope), perHour)
 		if err := r.readCached(rd.cached); err != nil {
 			return reply{}, err
 		}
 		// Redis may answer and yet not write, because it is full: what it knew of the user counts all the same.
 		a.noteFailure(ctx, StepLimit, limitErr)
+		if h.equal(r.hash) {
+			a.noteFailure(ctx, StepSeen, rd.touchAgain(ctx))
+		}
 		return r, nil
 	})
 	if err != nil {
@@ -89,19 +96,43 @@ func (r *reply) readCached(cmd *redis.SliceCmd) error {
 func (a *Admitter) fill(ctx context.Context, id uuid.UUID, h Hash, e privacy.Entry, readAt time.Time) {
 	_, _ = a.try(ctx, StepFill, a.afterTimeout(), func(ctx context.Context) (reply, error) {
 		pipe := a.deps.Redis.Pipeline()
-		pipe.Set(ctx, authKey(id), h[:], a.cfg.AuthTTL)
+		pipe.Set(ctx, authKey(a.shards, id), h[:], a.cfg.AuthTTL)
 		a.deps.Modes.QueueFill(ctx, pipe, id, e, readAt)
-		_, err := pipe.Exec(ctx)
-		return reply{}, err
+		return reply{}, a.execAndTouch(ctx, pipe, a.touch(id, h[:]))
 	})
+}
+
+// touch is what notes the user as seen, if the hash is that of the user's token. nil stands for a token that is known to be
+// good.
+func (a *Admitter) touch(id uuid.UUID, hash []byte) lastseen.Touch {
+	return lastseen.Touch{User: id, AuthKey: authKey(a.shards, id), ModeKey: privacy.Key(a.shards, id), Hash: hash}
+}
+
+// execAndTouch sends a pipeline that fills the user's caches, and with it the touch that was not made without them.
+func (a *Admitter) execAndTouch(ctx context.Context, pipe redis.Pipeliner, t lastseen.Touch) error {
+	if a.deps.Seen == nil {
+		_, err := pipe.Exec(ctx)
+		return err
+	}
+	filled := pipe.Len()
+	queued := a.deps.Seen.Queue(ctx, pipe, t)
+	cmds, err := pipe.Exec(ctx)
+	if err != nil && filled < len(cmds) && redis.HasErrorPrefix(cmds[filled].Err(), "NOSCRIPT") {
+		err = nil
+		for _, cmd := range cmds[:filled] {
+			err = cmp.Or(err, cmd.Err())
+		}
+	}
+	return errors.Join(err, a.deps.Seen.Again(ctx, queued, t))
 }
 
 // FillMode caches the mode that a storing transaction read at readAt, for a request that found none. A mode lives shorter
 // than a token, so most modes are filled here, where Postgres was asked anyway.
 func (a *Admitter) FillMode(ctx context.Context, id uuid.UUID, e privacy.Entry, readAt time.Time) {
 	_, _ = a.try(ctx, StepFill, a.afterTimeout(), func(ctx context.Context) (reply, error) {
-		_, err := a.deps.Modes.Fill(ctx, id, e, readAt)
-		return reply{}, err
+		pipe := a.deps.Redis.Pipeline()
+		a.deps.Modes.QueueFill(ctx, pipe, id, e, readAt)
+		return reply{}, a.execAndTouch(ctx, pipe, a.touch(id, nil))
 	})
 }
 
@@ -109,7 +140,7 @@ func (a *Admitter) FillMode(ctx context.Context, id uuid.UUID, e privacy.Entry, 
 func (a *Admitter) Forget(ctx context.Context, userID uuid.UUID) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.RedisTimeout)
 	defer cancel()
-	if err := a.deps.Redis.Del(ctx, authKey(userID)).Err(); err != nil {
+	if err := a.deps.Redis.Del(ctx, authKey(a.shards, userID)).Err(); err != nil {
 		return fmt.Errorf("forget cached token: %w", err)
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/commma/commma/internal/lastseen"
 )
 
 // round is one round trip to Redis. redis_rate, which cannot be pipelined, takes it for its client; when it calls its
@@ -15,6 +17,9 @@ type round struct {
 	redis.UniversalClient
 	keys   []string        // asked along; all in the hash slot of the script's key
 	cached *redis.SliceCmd // their values, once the round was made
+	seen   *lastseen.Seen  // notes the user as seen along with it; may be nil
+	touch  lastseen.Touch
+	noted  *redis.Cmd
 }
 
 // queue adds what is asked besides the limit. A further command per request belongs here: one that must only take
@@ -22,7 +27,21 @@ type round struct {
 func (r *round) queue(ctx context.Context, pipe redis.Pipeliner) {
 	if len(r.keys) > 0 {
 		r.cached = pipe.MGet(ctx, r.keys...)
+		if r.seen != nil {
+			r.noted = r.seen.Queue(ctx, pipe, r.touch)
+		}
 	}
+}
+
+// touchAgain makes up for a touch that the server did not know the script for, and says what else was wrong with it.
+func (r *round) touchAgain(ctx context.Context) error {
+	if r.noted == nil || r.noted.Err() == nil {
+		return nil
+	}
+	if redis.HasErrorPrefix(r.noted.Err(), "NOSCRIPT") {
+		return r.seen.Again(ctx, r.noted, r.touch)
+	}
+	return r.noted.Err()
 }
 
 // EvalSha sends the script with everything else. Each command keeps its own error, the script's is redis_rate's to see.

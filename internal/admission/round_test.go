@@ -13,8 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/lastseen"
 	"github.com/commma/commma/internal/localstack"
 	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/testenv"
+	"github.com/commma/commma/internal/views"
+	"github.com/commma/commma/internal/writebehind"
 )
 
 // requireOneTrip admits a user whose token is cached, and counts.
@@ -61,7 +65,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 	require.NoError(t, b.rdb.ScriptFlush(t.Context()).Err())
 	before := trips.Load()
 	g := b.mustAdmit(t, u)
-	require.Equal(t, int64(2), trips.Load()-before)
+	require.Equal(t, int64(3), trips.Load()-before, "the round, and each script once")
 	require.Equal(t, 997, g.Limit.Remaining, "it counts once")
 	require.Equal(t, activity.ModeFull, g.Mode)
 	requireOneTrip(t, b, u)
@@ -109,6 +113,33 @@ func TestOneRoundTripOnACluster(t *testing.T) {
 	require.Empty(t, b.seen.failures)
 	slot := func(key string) int64 { return b.rdb.ClusterKeySlot(t.Context(), key).Val() }
 	u := b.mustUser(t, activity.ModeFull)
-	require.Equal(t, slot(authKey(u.id)), slot(privacy.Key(u.id)))
-	require.Equal(t, slot(authKey(u.id)), slot("rate:"+userLimitKey(u.id, HashToken(u.token), ScopeIngest)))
+	b.mustAdmit(t, u)
+	require.Equal(t, slot(authKey(b.shards, u.id)), slot(privacy.Key(b.shards, u.id)))
+	require.Equal(t, slot(authKey(b.shards, u.id)), slot("seen:"+b.shards.Tag(u.id)+":"+u.id.String()))
+	require.Equal(t, slot(authKey(b.shards, u.id)), slot(writebehind.KeysOf(lastseen.Name, b.shards.Of(u.id)).Buf))
+	require.Positive(t, b.noted(t, u))
+	requireFlushed(t, b, u)
+	require.Equal(t, slot(authKey(b.shards, u.id)), slot("rate:"+userLimitKey(b.shards, u.id, HashToken(u.token), ScopeIngest)))
+}
+
+// requireFlushed looks at a user's profile and flushes that and what was noted, in all shards of the cluster.
+func requireFlushed(t *testing.T, b *bundle, u user) {
+	t.Helper()
+	pool := testenv.Postgres(t)
+	_, err := pool.Exec(t.Context(), `INSERT INTO user_counters (user_id) VALUES ($1)`, u.id)
+	require.NoError(t, err)
+	recorder := views.NewRecorder(b.rdb, b.clock, testenv.Logger(t), views.RecorderConfig{Timeout: time.Minute})
+	require.True(t, recorder.Record(t.Context(), views.Viewer{}, views.Target{Owner: u.id}))
+	flusher := writebehind.NewFlusher(pool, b.rdb, b.clock, views.Kind(), lastseen.Kind())
+	stats, err := flusher.Flush(t.Context())
+	require.NoError(t, err)
+	require.Positive(t, stats[lastseen.Name].Entries)
+	require.Equal(t, 1, stats[views.Name].Entries)
+	var flushed int
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM user_counters WHERE views = 1 AND last_seen_at = $1`, b.clock.Now()).Scan(&flushed))
+	require.Equal(t, 1, flushed)
+	require.NoError(t, recorder.Forget(t.Context(), u.id))
+	stats, err = flusher.Flush(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, stats)
 }

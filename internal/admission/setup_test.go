@@ -19,6 +19,7 @@ import (
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/lastseen"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/testenv"
@@ -66,6 +67,7 @@ func setup(t *testing.T, opts ...option) *bundle {
 	b.db, b.rdb = &countingDB{DBTX: d.DB}, d.Redis
 	d.DB = b.db
 	d.Modes = privacy.NewCache(d.Redis, b.clock, 0)
+	d.Seen = lastseen.New(b.db, d.Redis, b.clock)
 	var err error
 	b.Admitter, err = New(b.config, d)
 	require.NoError(t, err)

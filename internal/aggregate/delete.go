@@ -46,7 +46,7 @@ func (f *Finalizer) DeleteSessionTx(ctx context.Context, tx pgx.Tx, userID, sess
 		return err
 	}
 	p := plan{changed: true, replaced: ids, gone: ids, deleted: ids, deltas: totalDeltas(difference(seconds, nil))}
-	w := &writer{tx: tx, userID: userID, queries: f.queries, enqueue: f.enqueue}
+	w := f.writer(tx, userID)
 	return w.replace(ctx, user, &p)
 }
 

@@ -316,3 +316,15 @@ func TestDeletedUserIsNotSetAside(t *testing.T) {
 	}))
 	require.Equal(t, int64(versionOfTheGone), f.count(`SELECT version FROM outbox`), "above whatever any board holds")
 }
+
+// A commit whose answer is lost may have been made, and somebody else may finalize a user who failed: then nothing is left to
+// try again, and nobody is counted as set aside.
+func TestSetAsideForNothingIsStruckOut(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	done, due := f.user("UTC", activity.ModeFull), f.user("UTC", activity.ModeFull)
+	f.upload(due, at(noon, "go", 1))
+	f.exec(`INSERT INTO finalize_failures VALUES ($1, 1, now(), 'test'), ($2, 1, now() + interval '1 hour', 'test')`, done, due)
+	require.Equal(t, int64(1), f.cycle(noon+2000).SetAside)
+	require.Equal(t, int64(1), f.count(`SELECT count(*) FROM finalize_failures WHERE user_id = $1`, due))
+}

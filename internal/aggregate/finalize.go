@@ -21,21 +21,39 @@ import (
 // EnqueueFunc leaves word, in the transaction that changed a user's totals, that boards must follow.
 type EnqueueFunc func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, version int64) error
 
+// Changed is which sessions of a user came and went in a transaction.
+type Changed struct {
+	Made    []uuid.UUID // they are new
+	Merged  []Merge
+	Deleted []uuid.UUID // nothing is left of them
+}
+
+// Merge is sessions that became part of another one, to which what they had belongs from now on.
+type Merge struct {
+	Heir     uuid.UUID
+	Absorbed []uuid.UUID
+}
+
+// AttachedFunc does what another domain must do about what it keeps of sessions, in the transaction that changes them and
+// after their rows were. The database handle may queue statements instead of running them: they must not want a result.
+type AttachedFunc func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, c Changed) error
+
 // lockFunc takes a user's writer lock for the rest of the transaction and says whether it got it.
 type lockFunc func(ctx context.Context, tx pgx.Tx, userID uuid.UUID) (bool, error)
 
 // Finalizer turns the ended runs of one user at a time into sessions. It is safe for concurrent use, also of the same
 // user: whoever does not get the user's writer lock leaves the user alone.
 type Finalizer struct {
-	enqueue EnqueueFunc
-	newID   func() uuid.UUID
-	lock    lockFunc
-	queries *dbsqlc.Queries
+	enqueue  EnqueueFunc
+	attached []AttachedFunc
+	newID    func() uuid.UUID
+	lock     lockFunc
+	queries  *dbsqlc.Queries
 }
 
-// NewFinalizer makes a Finalizer that announces changed totals through enqueue.
-func NewFinalizer(enqueue EnqueueFunc) *Finalizer {
-	return &Finalizer{enqueue: enqueue, newID: uuid.New, queries: dbsqlc.New(), lock: store.TryWriterLock}
+// NewFinalizer makes a Finalizer that announces changed totals through enqueue, and sessions to what is attached to them.
+func NewFinalizer(enqueue EnqueueFunc, attached ...AttachedFunc) *Finalizer {
+	return &Finalizer{enqueue: enqueue, attached: attached, newID: uuid.New, queries: dbsqlc.New(), lock: store.TryWriterLock}
 }
 
 // Result is what finalizing a user did.
@@ -49,6 +67,10 @@ type Result struct {
 // lightEvents is how many events, hot ones and those of the sessions they touch, finalizing a user may take without
 // further ado. Whoever has more could cost the process its memory, and is finalized only after that was written down.
 const lightEvents = 50_000
+
+// requestEvents is as many for a finalize inside a request, which must leave the rest of its transaction time: so few
+// cost a fraction of a second, whatever is in them.
+const requestEvents = 10_000
 
 // Finalize finalizes what has ended of a user, in a transaction of its own. now replaces Postgres's clock for the
 // decision which runs have ended; nil leaves it to Postgres.
@@ -73,10 +95,17 @@ func (f *Finalizer) finalize(ctx context.Context, db store.Beginner, userID uuid
 	return res, err
 }
 
-// FinalizeTx is Finalize inside a transaction of the caller, who holds the user's writer lock and took it by an earlier
-// statement.
+// FinalizeTx is Finalize inside a request, in a transaction of the caller, who holds the user's writer lock and took it by
+// an earlier statement. It refuses a user with a great many events, before it reads any of them: see DropOpenTx.
 func (f *Finalizer) FinalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, now *time.Time) (Result, error) {
-	return f.finalizeTx(ctx, tx, userID, now, lightEvents)
+	n, err := f.queries.FinalizeCountEvents(ctx, tx, userID, requestEvents+1)
+	if err != nil {
+		return Result{}, fmt.Errorf("count events: %w", err)
+	}
+	if n > requestEvents {
+		return Result{}, errHeavy
+	}
+	return f.finalizeTx(ctx, tx, userID, now, requestEvents)
 }
 
 func (f *Finalizer) finalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, now *time.Time, maxEvents int) (res Result, err error) {
@@ -115,7 +144,7 @@ func (f *Finalizer) finalizeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID,
 	if err != nil {
 		return Result{}, err
 	}
-	w := &writer{tx: tx, userID: userID, queries: f.queries, enqueue: f.enqueue}
+	w := f.writer(tx, userID)
 	if err := w.replace(ctx, user, &p); err != nil {
 		return Result{}, err
 	}

@@ -38,6 +38,7 @@ type plan struct {
 	replaced []uuid.UUID // sessions whose parts are written anew
 	gone     []uuid.UUID // sessions that no longer exist under their own id
 	deleted  []uuid.UUID // those of gone that nothing is left of
+	made     []uuid.UUID // sessions that did not exist before
 	deltas   []totalDelta
 }
 
@@ -73,6 +74,7 @@ func makePlan(w *window, fresh []activity.Event, newID func() uuid.UUID) (plan, 
 		}
 		if s.id == uuid.Nil {
 			s.id = newID()
+			p.made = append(p.made, s.id)
 		}
 		for k, n := range s.Seconds {
 			now[k] += n

@@ -22,7 +22,7 @@ type PruneConfig struct {
 	// Margin is how long the horizon stands before anything is pruned up to it. It must be far longer than a storing
 	// transaction may take; an hour.
 	Margin time.Duration
-	// Rows is how many archive rows one call looks at at most; 2,000.
+	// Rows is how many archive rows are looked at at a time; 2,000.
 	Rows int32
 }
 
@@ -74,20 +74,38 @@ func (p *Pruner) Prune(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read horizon: %w", err)
 	}
-	users, err := q.PruneListUsers(ctx, p.pool, settled, p.cfg.Rows)
+	var pruned int64
+	for range roundsPerPrune {
+		n, err := p.pruneSome(ctx, settled)
+		pruned += n
+		if err != nil {
+			return pruned, err
+		}
+		if n == 0 {
+			break // nothing is left, or others have who is
+		}
+	}
+	if _, err := q.PruneStretches(ctx, p.pool, settled); err != nil {
+		return pruned, fmt.Errorf("forget deleted stretches: %w", err)
+	}
+	return pruned, nil
+}
+
+// roundsPerPrune bounds one call.
+const roundsPerPrune = 100
+
+// pruneSome deletes about PruneConfig.Rows rows, the oldest.
+func (p *Pruner) pruneSome(ctx context.Context, settled int64) (pruned int64, err error) {
+	users, err := dbsqlc.New().PruneListUsers(ctx, p.pool, settled, p.cfg.Rows)
 	if err != nil {
 		return 0, fmt.Errorf("list prunable users: %w", err)
 	}
-	var pruned int64
 	for _, id := range users {
 		n, err := p.pruneUser(ctx, id, settled)
 		if err != nil {
 			return pruned, err
 		}
 		pruned += n
-	}
-	if _, err := q.PruneStretches(ctx, p.pool, settled); err != nil {
-		return pruned, fmt.Errorf("forget deleted stretches: %w", err)
 	}
 	return pruned, nil
 }

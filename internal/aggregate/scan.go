@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
@@ -197,13 +198,18 @@ func (c *cycle) finalizeWithin(ctx context.Context, id uuid.UUID, d time.Duratio
 	}
 }
 
-// databaseAnswers asks on a new connection. The pool's others are given up: whatever cut one off may have cut off all, and
-// a dead one would fail the next who takes it.
+// databaseAnswers asks on a connection of its own, since the pool's may all be at work. Those are given up: whatever cut one
+// off may have cut off all, and a dead one would fail the next who takes it.
 func (c *cycle) databaseAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	c.pool.Reset()
-	return c.pool.Ping(ctx) == nil
+	conn, err := pgx.ConnectConfig(ctx, c.pool.Config().ConnConfig)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	return conn.Ping(ctx) == nil
 }
 
 func (c *cycle) book(fn func(*Stats)) {
@@ -225,10 +231,13 @@ func (c *cycle) setAside(ctx context.Context, id uuid.UUID, reason string) error
 	return nil
 }
 
-// tidy drops rejections that are no longer shown and counts who is set aside.
+// tidy drops rejections that are no longer shown, strikes out who is set aside for nothing, and counts who is set aside.
 func (a *Aggregator) tidy(ctx context.Context, s *Stats) error {
 	if _, err := a.queries.ScanDeleteOldRejections(ctx, a.pool, int64(rejectionsKept.Seconds())); err != nil {
 		return fmt.Errorf("delete old rejections: %w", err)
+	}
+	if err := a.queries.ScanDeleteDoneFailures(ctx, a.pool); err != nil {
+		return fmt.Errorf("strike out users who are done: %w", err)
 	}
 	n, err := a.queries.ScanCountFailures(ctx, a.pool)
 	if err != nil {

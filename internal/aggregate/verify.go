@@ -3,9 +3,11 @@ package aggregate
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
@@ -47,6 +49,27 @@ func CountUsers(ctx context.Context, db dbsqlc.DBTX) (int64, error) {
 	}
 	return n, nil
 }
+
+// SessionSeconds are the seconds that sessions of users have in a span and language, "" for all: what their totals should be.
+// Who is not shown or has none is left out.
+func SessionSeconds(ctx context.Context, db dbsqlc.DBTX, users []uuid.UUID, t ShownTotal) (map[uuid.UUID]int64, error) {
+	arg := dbsqlc.VerifySpanSecondsParams{UserIDs: users, FromDay: t.StartsOn, ToDay: endOfTime, Lang: t.Lang}
+	if end, ok := t.End(); ok {
+		arg.ToDay = end
+	}
+	rows, err := dbsqlc.New().VerifySpanSeconds(ctx, db, arg)
+	if err != nil {
+		return nil, fmt.Errorf("read seconds of sessions: %w", err)
+	}
+	seconds := make(map[uuid.UUID]int64, len(rows))
+	for _, r := range rows {
+		seconds[r.UserID] = r.Seconds
+	}
+	return seconds, nil
+}
+
+// endOfTime is after every day.
+var endOfTime = calendar.Date(9999, time.December, 31)
 
 // Verify compares what is stored of a page of users: sessions with their seconds, these with totals, and their days with
 // streaks. It takes no locks. It is one statement, hence of one snapshot, and what finalize commits is committed together:

@@ -21,11 +21,16 @@ const (
 
 // writer writes a plan, in the transaction that holds the user's lock.
 type writer struct {
-	tx      pgx.Tx
-	userID  uuid.UUID
-	queries *dbsqlc.Queries
-	enqueue EnqueueFunc
-	pipe    store.Pipeline
+	tx       pgx.Tx
+	userID   uuid.UUID
+	queries  *dbsqlc.Queries
+	enqueue  EnqueueFunc
+	attached []AttachedFunc
+	pipe     store.Pipeline
+}
+
+func (f *Finalizer) writer(tx pgx.Tx, userID uuid.UUID) *writer {
+	return &writer{tx: tx, userID: userID, queries: f.queries, enqueue: f.enqueue, attached: f.attached}
 }
 
 // replace puts the planned sessions in the place of those that stood in the window, moves the totals by the difference,
@@ -34,7 +39,7 @@ func (w *writer) replace(ctx context.Context, user dbsqlc.FinalizeGetUserRow, p 
 	if !p.changed {
 		return nil
 	}
-	steps := []func(context.Context, *plan) error{w.removeReplaced, w.sessions, w.seconds, w.details, w.archives, w.totals}
+	steps := []func(context.Context, *plan) error{w.removeReplaced, w.sessions, w.tellAttached, w.seconds, w.details, w.archives, w.totals}
 	for _, step := range steps {
 		if err := step(ctx, p); err != nil {
 			return err
@@ -105,6 +110,25 @@ func (w *writer) sessions(ctx context.Context, p *plan) error {
 		}
 		if err := w.queries.FinalizeUpsertSessions(ctx, &w.pipe, args); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// tellAttached lets others follow with what hangs on the sessions, in the same pipeline: it costs no round trip.
+func (w *writer) tellAttached(ctx context.Context, p *plan) error {
+	c := Changed{Made: p.made, Deleted: p.deleted}
+	for i := range p.sessions {
+		if s := &p.sessions[i]; len(s.absorbed) > 0 {
+			c.Merged = append(c.Merged, Merge{Heir: s.id, Absorbed: s.absorbed})
+		}
+	}
+	if len(c.Made)+len(c.Merged)+len(c.Deleted) == 0 {
+		return nil
+	}
+	for _, tell := range w.attached {
+		if err := tell(ctx, &w.pipe, w.userID, c); err != nil {
+			return fmt.Errorf("tell of changed sessions: %w", err)
 		}
 	}
 	return nil

@@ -32,6 +32,15 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Left is how long ctx has until its deadline, at most d and at least nothing, by the operating system's clock: that is the
+// one by which contexts end.
+func Left(ctx context.Context, d time.Duration) time.Duration {
+	if at, ok := ctx.Deadline(); ok {
+		d = min(d, time.Until(at))
+	}
+	return max(d, 0)
+}
+
 // Manual is a clock that moves only when told to. It is safe for concurrent use.
 type Manual struct {
 	mu  sync.Mutex

@@ -15,9 +15,11 @@ import (
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/profile"
 	"github.com/commma/commma/internal/redact"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store"
@@ -48,7 +50,14 @@ var sentinels = []struct {
 }{
 	{aggregate.ErrNoSession, api.ErrorCodeNotFound, "not found"},
 	{sessions.ErrNotFound, api.ErrorCodeNotFound, "not found"},
+	{profile.ErrNotFound, api.ErrorCodeNotFound, "not found"},
 	{sessions.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
+	{engagement.ErrNotFound, api.ErrorCodeNotFound, "not found"},
+	{engagement.ErrOwnSession, api.ErrorCodeForbidden, "nobody can give kudos to a session of their own"},
+	{engagement.ErrOff, api.ErrorCodeForbidden, "nothing new is kept of a user on off: change privacy first"},
+	{engagement.ErrNotYours, api.ErrorCodeForbidden, "only its author and the owner of the session can delete a comment"},
+	{engagement.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
+	{engagement.ErrBusy, api.ErrorCodeServiceUnavailable, "the session is busy, nothing was changed: try again later"},
 	{leaderboard.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
 	{leaderboard.ErrBusy, api.ErrorCodeServiceUnavailable, "too busy: try again later"},
 	{ingest.ErrBodyTooLarge, api.ErrorCodePayloadTooLarge, "the body is too large: send fewer events at once"},

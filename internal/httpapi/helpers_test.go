@@ -23,13 +23,16 @@ import (
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/profile"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/testenv"
+	"github.com/commma/commma/internal/views"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -60,10 +63,17 @@ type fake struct {
 	page   func(leaderboard.Board, leaderboard.Query) (leaderboard.Page, error)
 	list   func(context.Context, *sessions.Cursor, int) (sessions.Page, error)
 	get    func(uuid.UUID) (*sessions.Detail, error)
+	find   func(uuid.UUID) (sessions.Ref, error)
+	user   func(string) (profile.User, error)
+	record func(views.Viewer, views.Target) bool
+	seen   *time.Time
 	ping   error
 	check  func() ([]string, error)
 	filled []privacy.Entry
 	delete error
+
+	engaged error
+	viewer  uuid.UUID
 }
 
 var testLimit = admission.LimitState{Limit: 300, Remaining: 299, ResetAt: testNow.Add(12 * time.Second)}
@@ -132,11 +142,61 @@ func (f *fake) List(ctx context.Context, _ uuid.UUID, after *sessions.Cursor, li
 	return sessions.Page{}, nil
 }
 
+func (f *fake) Find(_ context.Context, _, id uuid.UUID) (sessions.Ref, error) {
+	if f.find != nil {
+		return f.find(id)
+	}
+	return sessions.Ref{Owner: testUser, ID: id}, nil
+}
+
+func (f *fake) User(_ context.Context, _ uuid.UUID, handle string) (profile.User, error) {
+	if f.user != nil {
+		return f.user(handle)
+	}
+	return profile.User{ID: testUser, Handle: handle, CreatedAt: testNow}, nil
+}
+
+func (f *fake) Stats(context.Context, uuid.UUID, uuid.UUID) (profile.Stats, error) {
+	return profile.Stats{}, nil
+}
+
+func (f *fake) Record(_ context.Context, v views.Viewer, t views.Target) bool {
+	return f.record == nil || f.record(v, t)
+}
+
+func (f *fake) Days(_ context.Context, _ uuid.UUID, days int) ([]views.Day, error) {
+	return make([]views.Day, days), nil
+}
+
+func (f *fake) At(context.Context, uuid.UUID) (*time.Time, error) { return f.seen, nil }
+
 func (f *fake) Get(_ context.Context, _, id uuid.UUID) (*sessions.Detail, error) {
 	if f.get != nil {
 		return f.get(id)
 	}
 	return &sessions.Detail{Session: sessions.Session{ID: id, StartedAt: testNow, EndedAt: testNow.Add(time.Hour)}}, nil
+}
+
+func (f *fake) Kudos(_ context.Context, _, id uuid.UUID, give bool) (engagement.Given, error) {
+	return engagement.Given{SessionID: id, Given: give, Kudos: 1}, f.engaged
+}
+
+func (f *fake) Share(context.Context, uuid.UUID) (bool, error) { return f.engaged == nil, f.engaged }
+
+func (f *fake) Comment(_ context.Context, _, _ uuid.UUID, body string) (engagement.Comment, int64, error) {
+	return engagement.Comment{ID: uuid.New(), Handle: "demo", Body: body, CreatedAt: testNow}, 1, f.engaged
+}
+
+func (f *fake) DeleteComment(context.Context, uuid.UUID, uuid.UUID) error { return f.engaged }
+
+func (f *fake) Comments(_ context.Context, viewer, id uuid.UUID, after *engagement.Cursor, _ int) (engagement.Page, error) {
+	f.viewer = viewer
+	p := engagement.Page{SessionID: id, Total: 1}
+	if after == nil {
+		p.Comments = []engagement.Comment{{ID: uuid.New(), Handle: "demo", Body: "<b>", CreatedAt: testNow}}
+		p.Next = &engagement.Cursor{At: testNow, ID: id}
+	}
+	return p, f.engaged
 }
 
 func (f *fake) Ping(context.Context) error { return f.ping }
@@ -178,7 +238,8 @@ func setup(t *testing.T, f *fake) bundle { return setupWith(t, f, Config{}) }
 func setupWith(t *testing.T, f *fake, cfg Config) bundle {
 	t.Helper()
 	return setupDeps(t, cfg, func(d *Deps) {
-		d.Admission, d.Events, d.Accounts, d.Boards, d.Sessions, d.Postgres, d.Redis = f, f, f, f, f, f, f
+		d.Admission, d.Events, d.Accounts, d.Boards, d.Sessions, d.Engaged, d.Postgres, d.Redis = f, f, f, f, f, f, f, f
+		d.Profiles, d.Views, d.ViewDays, d.LastSeen = f, f, f, f
 	})
 }
 
@@ -188,7 +249,8 @@ func setupDeps(t *testing.T, cfg Config, change func(*Deps)) bundle {
 	b := bundle{logs: &logBuffer{}, registry: prometheus.NewRegistry(), clock: clock.NewManual(testNow)}
 	f := &fake{}
 	d := Deps{
-		Admission: f, Events: f, Accounts: f, Boards: f, Sessions: f, Postgres: f, Redis: f,
+		Admission: f, Events: f, Accounts: f, Boards: f, Sessions: f, Engaged: f, Postgres: f, Redis: f,
+		Profiles: f, Views: f, ViewDays: f, LastSeen: f,
 		Languages: languages.New(), Metrics: b.registry, Clock: b.clock,
 		Logger: slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -270,8 +332,18 @@ func requireContract(t *testing.T, r *http.Request, got reply) {
 
 // pathPattern is the path in the contract that a path of a request belongs to.
 func pathPattern(path string) string {
+	if rest, ok := strings.CutPrefix(path, "/v1/users/"); ok && rest != "" {
+		return "/v1/users/{handle}"
+	}
 	if rest, ok := strings.CutPrefix(path, "/v1/sessions/"); ok && rest != "" {
+		_, below, nested := strings.Cut(rest, "/")
+		if nested {
+			return "/v1/sessions/{id}/" + below
+		}
 		return "/v1/sessions/{id}"
+	}
+	if rest, ok := strings.CutPrefix(path, "/v1/comments/"); ok && rest != "" {
+		return "/v1/comments/{id}"
 	}
 	return path
 }

@@ -102,19 +102,9 @@ func meAnswer(f *account.Facts) api.Me {
 // passed over (a misspelled privacy) would be a promise not kept.
 func readMePatch(r io.Reader) (account.Change, error) {
 	var change account.Change
-	body, err := io.ReadAll(r)
-	var tooBig *http.MaxBytesError
-	if errors.As(err, &tooBig) {
-		return change, err
-	}
+	fields, err := readObject(r)
 	if err != nil {
-		return change, unread(err)
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil || fields == nil {
-		return change, &requestError{[]api.ErrorDetail{
-			{Code: api.ErrorDetailCodeInvalid, Path: []string{}, Message: "want a JSON object"},
-		}}
+		return change, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) { // in order, so that the same mistake gets the same answer
 		if err := readMeField(&change, name, fields[name]); err != nil {
@@ -122,6 +112,25 @@ func readMePatch(r io.Reader) (account.Change, error) {
 		}
 	}
 	return change, nil
+}
+
+// readObject reads a small body whole. Its names are matched exactly by whoever looks at them.
+func readObject(r io.Reader) (map[string]json.RawMessage, error) {
+	body, err := io.ReadAll(r)
+	var tooBig *http.MaxBytesError
+	if errors.As(err, &tooBig) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, unread(err)
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil || fields == nil {
+		return nil, &requestError{[]api.ErrorDetail{
+			{Code: api.ErrorDetailCodeInvalid, Path: []string{}, Message: "want a JSON object"},
+		}}
+	}
+	return fields, nil
 }
 
 // readMeField checks one field and notes it. Names are matched exactly: unlike encoding/json, which would take Privacy for

@@ -18,10 +18,13 @@ func value(p *string) string {
 
 // limitOf reads a page length as the published server does: what is not a number is the default, fractions are cut
 // off, and what lies outside 1 to maxLimit is moved to the nearer end.
-func limitOf(raw *string, byDefault int) int {
+func limitOf(raw *string, byDefault int) int { return clampOf(raw, byDefault, maxLimit) }
+
+// clampOf is limitOf with another upper end.
+func clampOf(raw *string, byDefault, most int) int {
 	f, err := strconv.ParseFloat(value(raw), 64)
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
 		return byDefault
 	}
-	return int(math.Trunc(min(max(f, 1), maxLimit)))
+	return int(math.Trunc(min(max(f, 1), float64(most))))
 }

@@ -27,11 +27,13 @@ import (
 // secretPath is in a file, a project and nowhere else.
 const secretPath = "s3cr3t-path"
 
-// owner is the user whose data is read: a session with paths, and a place on this week's board.
+// owner is the user whose data is read: a session with paths, which somebody else has commented, and a place on this week's
+// board.
 type owner struct {
 	account.Created
 	mode    activity.Mode
 	session string
+	comment string
 }
 
 // rule says what a route shows of a user, to whom. What it says is checked for every mode and viewer.
@@ -40,14 +42,39 @@ type rule struct {
 	// and needs a token.
 	shows  privacy.Kind
 	target func(o owner) string
-	body   string
-	status int  // of success; default 200
-	open   bool // it is the same for everybody, and about no user
+	body   func(o owner) string
+	status int // of success; default 200
+	// private: the answer is for the caller alone, whoever that is.
+	private bool
+	// does says that the route does something to what target names of the owner's, and what comes of it.
+	does func(v privacy.Viewer, m activity.Mode) int
+	open bool // it is the same for everybody, and about no user
 	// foreign is what another user gets where target names what is the owner's. Default: status, about himself.
 	foreign int
 }
 
 func sessionPath(o owner) string { return "/v1/sessions/" + o.session }
+
+func kudosPath(o owner) string { return sessionPath(o) + "/kudos" }
+
+func commentsPath(o owner) string { return sessionPath(o) + "/comments" }
+
+func constant(body string) func(owner) string { return func(owner) string { return body } }
+
+// toOthers is what comes of something that is done to a session: others may while they see it, the owner gets own.
+func toOthers(status, own, ownOff int) func(privacy.Viewer, activity.Mode) int {
+	return func(v privacy.Viewer, m activity.Mode) int {
+		switch {
+		case v == privacy.Owner && m == activity.ModeOff:
+			return ownOff
+		case v == privacy.Owner:
+			return own
+		case privacy.See(v, m, privacy.List) == privacy.Hidden:
+			return http.StatusNotFound
+		}
+		return status
+	}
+}
 
 // rules has every route of the contract. A new one has to be decided on here: what does it show of another user? The ones
 // that delete come last, and in this order.
@@ -57,12 +84,35 @@ var rules = map[string]rule{
 	"GET /metrics":      {open: true},
 	"GET /openapi.yaml": {open: true},
 
-	"POST /v1/ingest":          {status: http.StatusAccepted, body: `{"events":[{}]}`},
-	"GET /v1/me":               {},
-	"PATCH /v1/me":             {body: `{}`},
-	"GET /v1/sessions":         {},
-	"GET /v1/leaderboard":      {shows: privacy.Board},
-	"GET /v1/sessions/{id}":    {shows: privacy.Detail, target: sessionPath},
+	"POST /v1/ingest":       {status: http.StatusAccepted, body: constant(`{"events":[{}]}`)},
+	"GET /v1/me":            {},
+	"PATCH /v1/me":          {body: constant(`{}`)},
+	"GET /v1/me/views":      {},
+	"GET /v1/sessions":      {},
+	"GET /v1/leaderboard":   {shows: privacy.Board},
+	"GET /v1/sessions/{id}": {shows: privacy.Detail, target: sessionPath},
+	"GET /v1/users/{handle}": {
+		shows: privacy.Profile, target: func(o owner) string { return "/v1/users/" + o.Handle },
+	},
+	// To be told whether a look counted is to be told that there is a page.
+	"POST /v1/views": {
+		shows: privacy.Profile, private: true, body: func(o owner) string { return `{"target":"profile:` + o.Handle + `"}` },
+	},
+	"GET /v1/sessions/{id}/comments": {shows: privacy.List, target: commentsPath},
+	"POST /v1/sessions/{id}/comments": {
+		target: commentsPath, body: constant(`{"body":"hello"}`),
+		does: toOthers(http.StatusCreated, http.StatusCreated, http.StatusForbidden),
+	},
+	"PUT /v1/sessions/{id}/kudos":    {target: kudosPath, does: toOthers(http.StatusOK, http.StatusForbidden, http.StatusForbidden)},
+	"DELETE /v1/sessions/{id}/kudos": {target: kudosPath, does: toOthers(http.StatusOK, http.StatusForbidden, http.StatusForbidden)},
+	"POST /v1/sessions/{id}/shares": {
+		target: func(o owner) string { return sessionPath(o) + "/shares" },
+		does:   toOthers(http.StatusOK, http.StatusOK, http.StatusNotFound),
+	},
+	"DELETE /v1/comments/{id}": {
+		target: func(o owner) string { return "/v1/comments/" + o.comment },
+		does:   toOthers(http.StatusForbidden, http.StatusNoContent, http.StatusNoContent),
+	},
 	"DELETE /v1/sessions/{id}": {target: sessionPath, status: http.StatusNoContent, foreign: http.StatusNotFound},
 	"DELETE /v1/me":            {status: http.StatusNoContent},
 }
@@ -91,6 +141,10 @@ func (r real) newOwner(t *testing.T, pool *pgxpool.Pool, mode activity.Mode) own
 	require.NoError(t, err)
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT id::text FROM sessions WHERE user_id = $1`, o.ID).Scan(&o.session))
 	require.Contains(t, r.call(t, http.MethodGet, sessionPath(o), "", bearer(o.Created)).body, secretPath, "the search must be known to find it")
+
+	got = r.call(t, http.MethodPost, commentsPath(o), `{"body":"hello"}`, bearer(r.mustUser(t, "author-"+string(mode))))
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+	o.comment, _ = got.json(t)["comment"].(map[string]any)["id"].(string)
 
 	require.NoError(t, r.accounts.Change(t.Context(), o.ID, account.Change{Mode: &mode}))
 	got = r.call(t, http.MethodGet, sessionPath(o), "", bearer(o.Created))
@@ -137,6 +191,10 @@ func (r real) checkRule(t *testing.T, route string, viewer privacy.Viewer, o own
 	if rule.target != nil {
 		path = rule.target(o)
 	}
+	var body string
+	if rule.body != nil {
+		body = rule.body(o)
+	}
 	var options []option
 	switch viewer {
 	case privacy.Owner:
@@ -144,7 +202,7 @@ func (r real) checkRule(t *testing.T, route string, viewer privacy.Viewer, o own
 	case privacy.Other:
 		options = append(options, bearer(r.mustUser(t, "other-"+uuid.NewString()[:8])))
 	}
-	got := r.call(t, method, path, rule.body, options...)
+	got := r.call(t, method, path, body, options...)
 	status, access := rule.expected(viewer, o.mode)
 	require.Equal(t, status, got.status, "%s: %s", what, got.body)
 	require.Equal(t, access == privacy.WithPaths, strings.Contains(got.body, secretPath), "%s: %s", what, got.body)
@@ -156,7 +214,8 @@ func (r real) checkRule(t *testing.T, route string, viewer privacy.Viewer, o own
 		require.NotContains(t, got.body, o.ID.String(), what)
 	}
 	private := got.header.Get("Cache-Control") == "private, no-cache"
-	require.Equal(t, !rule.open && (viewer != privacy.Anonymous || rule.shows == 0 || rule.shows.HoldsPaths()), private, what)
+	kept := viewer == privacy.Anonymous && rule.shows != 0 && !rule.shows.HoldsPaths() && !rule.private
+	require.Equal(t, !rule.open && !kept, private, what)
 	if strings.Contains(got.body, secretPath) {
 		require.True(t, private, "%s: holds paths", what)
 	}
@@ -181,6 +240,11 @@ func (r rule) expected(v privacy.Viewer, m activity.Mode) (int, privacy.Access) 
 		return status, access
 	case v == privacy.Anonymous:
 		return http.StatusUnauthorized, privacy.Hidden
+	case r.does != nil:
+		if status = r.does(v, m); status >= http.StatusBadRequest {
+			return status, privacy.Hidden
+		}
+		return status, privacy.WithoutPaths
 	case v == privacy.Owner:
 		return status, privacy.WithoutPaths
 	case r.foreign != 0:
@@ -199,7 +263,7 @@ func TestNoReadIsDecidedByTheCache(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 	o := r.newOwner(t, pool, activity.ModeOff)
-	require.NoError(t, rdb.Set(context.WithoutCancel(t.Context()), privacy.Key(o.ID), "99:full", time.Hour).Err())
+	require.NoError(t, rdb.Set(context.WithoutCancel(t.Context()), privacy.Key(redisconn.ShardsOf(rdb), o.ID), "99:full", time.Hour).Err())
 	require.Equal(t, http.StatusNotFound, r.call(t, http.MethodGet, sessionPath(o), "").status)
 	require.NotContains(t, r.call(t, http.MethodGet, "/v1/leaderboard", "").body, o.Handle)
 }

@@ -162,13 +162,15 @@ func TestSessionListAnswer(t *testing.T) {
 	start := time.Date(2026, 6, 15, 8, 42, 0, 0, time.UTC)
 	b := setup(t, &fake{list: func(context.Context, *sessions.Cursor, int) (sessions.Page, error) {
 		return sessions.Page{
-			Sessions: []sessions.Session{{ID: testUser, StartedAt: start, EndedAt: start.Add(2 * time.Minute), Keystrokes: 301, Lines: -4, TopLang: "typescript"}},
-			Next:     &sessions.Cursor{StartedAt: start, ID: testUser},
+			Sessions: []sessions.Session{{ID: testUser, StartedAt: start, EndedAt: start.Add(2 * time.Minute), Keystrokes: 301, Lines: -4, TopLang: "typescript",
+				Counts: sessions.Counts{Views: 1, Shares: 2, Kudos: 3, Comments: 1 << 40}}},
+			Next: &sessions.Cursor{StartedAt: start, ID: testUser},
 		}, nil
 	}})
 	got := b.call(t, http.MethodGet, "/v1/sessions", "", signedIn())
 	require.JSONEq(t, `{"sessions":[{"id":"3f0e6a3d-7b0b-4b7d-8d43-5e5f64b1b3a2","started_at":"2026-06-15T08:42:00.000Z",
-		"ended_at":"2026-06-15T08:44:00.000Z","duration_s":120,"lines_delta":-4,"pace_cpm":151,"top_lang":"TypeScript"}],
+		"ended_at":"2026-06-15T08:44:00.000Z","duration_s":120,"lines_delta":-4,"pace_cpm":151,"top_lang":"TypeScript",
+		"views":1,"shares":2,"kudos":3,"comments":1099511627776}],
 		"next_cursor":"`+(sessions.Cursor{StartedAt: start, ID: testUser}).String()+`"}`, got.body)
 }
 
@@ -176,7 +178,8 @@ func TestSessionDetailAnswer(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 6, 15, 8, 42, 0, 0, time.UTC)
 	detail := &sessions.Detail{
-		Session: sessions.Session{ID: testUser, StartedAt: start, EndedAt: start.Add(5 * time.Minute), Keystrokes: 1 << 40, TopLang: "go"},
+		Session: sessions.Session{ID: testUser, StartedAt: start, EndedAt: start.Add(5 * time.Minute), Keystrokes: 1 << 40, TopLang: "go",
+			Counts: sessions.Counts{Views: 1, Shares: 2, Kudos: 3, Comments: 4}},
 		PeakCPM: 1 << 39, PeakAt: start.Add(time.Minute),
 		Langs:     []sessions.LangSeconds{{Lang: "go", Seconds: 200}, {Lang: "my own", Seconds: 100}},
 		Files:     []sessions.File{{Path: `C:\<a>.go`, Changes: 1 << 40}},
@@ -189,7 +192,8 @@ func TestSessionDetailAnswer(t *testing.T) {
 		"peak_at":"2026-06-15T08:43:00.000Z",
 		"langs":[{"lang":"Go","duration_s":200,"pct":66.67},{"lang":"my own","duration_s":100,"pct":33.33}],
 		"files":[{"path":"C:\\<a>.go","changes":1099511627776}],
-		"keyboard_heatmap":{"counts":{"a":3,"Space":1},"freq":{"a":0.75,"Space":0.25},"total":4}}`, got.body)
+		"keyboard_heatmap":{"counts":{"a":3,"Space":1},"freq":{"a":0.75,"Space":0.25},"total":4},
+		"views":1,"shares":2,"kudos":3,"comments":4}`, got.body)
 	require.Equal(t, "private, no-cache", got.header.Get("Cache-Control"))
 
 	detail.Langs, detail.OtherSeconds = detail.Langs[:1], 100

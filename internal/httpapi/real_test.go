@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"syscall"
@@ -18,22 +19,30 @@ import (
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/health"
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/ingest"
+	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/lastseen"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/profile"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/testenv"
+	"github.com/commma/commma/internal/views"
+	"github.com/commma/commma/internal/writebehind"
 )
 
 // real is a server with everything behind it, wired as the program wires it; the aggregator is not needed here.
 type real struct {
 	bundle
 	accounts *account.Service
+	flusher  *writebehind.Flusher
+	now      *clock.Manual
 }
 
 func setupReal(t *testing.T, pool *pgxpool.Pool, redisURL string, limits admission.Config, cfg Config) real {
@@ -43,13 +52,28 @@ func setupReal(t *testing.T, pool *pgxpool.Pool, redisURL string, limits admissi
 	t.Cleanup(func() { _ = rdb.Close() })
 	log, now := testenv.Logger(t), clock.NewManual(testNow)
 	modes := privacy.NewCache(rdb, now, 0)
-	admitter, err := admission.New(limits, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Clock: now, Log: log})
+	seen, recorder := lastseen.New(pool, rdb, now), views.NewRecorder(rdb, now, log, views.RecorderConfig{Timeout: time.Second})
+	admitter, err := admission.New(limits, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Seen: seen, Clock: now, Log: log})
 	require.NoError(t, err)
+	counters := engagement.NewFlusher(pool)
+	shares := writebehind.NewDeltas("shares", writebehind.DebounceConfig{}, writebehind.DeltasDeps{
+		DB: pool, Redis: rdb, Clock: now, Log: log, ApplyFunc: counters.ApplyShares,
+	})
+	engaged := writebehind.NewArms("engaged", writebehind.DebounceConfig{}, writebehind.ArmsDeps{
+		Redis: rdb, Clock: now, Log: log, FlushFunc: counters.FlushDeltas, StaleFunc: counters.Stale,
+	})
 	accounts, err := account.New(account.Config{LockWait: 200 * time.Millisecond}, account.Deps{
 		DB: pool, Modes: modes, Clock: now, Log: log,
 		FinalizeFunc:      func(context.Context, pgx.Tx, uuid.UUID) error { return nil },
 		DeleteSessionFunc: aggregate.NewFinalizer(outbox.Enqueue).DeleteSessionTx,
-		ForgetFunc:        admitter.Forget,
+		EraseUserFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+			_, err := engagement.EraseUserTx(ctx, tx, id)
+			return err
+		},
+		ForgetFunc: admitter.Forget,
+		ForgetPendingFunc: func(ctx context.Context, id uuid.UUID) error {
+			return errors.Join(recorder.Forget(ctx, id), seen.Forget(ctx, id))
+		},
 		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
 			return outbox.Enqueue(ctx, tx, id, version)
 		},
@@ -62,8 +86,13 @@ func setupReal(t *testing.T, pool *pgxpool.Pool, redisURL string, limits admissi
 			d.Admission, d.Accounts, d.Events = admitter, accounts, runWriter(t, pool)
 			d.Boards = leaderboard.NewReader(pool, rdb, leaderboard.ReaderConfig{Log: log})
 			d.Sessions, d.Postgres, d.Redis = sessions.NewReader(pool), pool, health.NewRedis(rdb)
+			d.Profiles, d.LastSeen = profile.NewReader(pool, now, languages.Keys()), seen
+			d.Engaged = engagement.NewService(pool, shares, engaged, log)
+			d.Views, d.ViewDays = recorder, views.NewReader(pool, now)
 			d.Clock = now
 		}),
+		flusher: writebehind.NewFlusher(pool, rdb, now, views.Kind(), lastseen.Kind()),
+		now:     now,
 	}
 }
 
@@ -220,11 +249,15 @@ func TestDependenciesThatAreAway(t *testing.T) {
 func requests(u account.Created) (list []func(*testing.T, real) reply) {
 	for _, line := range []string{
 		"POST /v1/ingest", "GET /v1/me", "PATCH /v1/me", "GET /v1/sessions", "GET /v1/sessions/" + u.ID.String(), "GET /v1/leaderboard",
+		"GET /v1/users/" + u.Handle, "POST /v1/views", "GET /v1/me/views",
 	} {
 		method, path, _ := strings.Cut(line, " ")
 		body := events(1, 0)
 		if method == http.MethodPatch {
 			body = `{"privacy":"summary"}`
+		}
+		if path == "/v1/views" {
+			body = `{"target":"profile:` + u.Handle + `"}`
 		}
 		list = append(list, func(t *testing.T, r real) reply { return r.call(t, method, path, body, bearer(u)) })
 	}

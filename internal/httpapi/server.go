@@ -29,6 +29,11 @@ type Deps struct {
 	Accounts  Accounts
 	Boards    Boards
 	Sessions  Sessions
+	Engaged   Engagement
+	Profiles  Profiles
+	Views     Views
+	ViewDays  ViewDays
+	LastSeen  LastSeen
 	Postgres  Pinger
 	Redis     RedisProbe
 	Languages *languages.Resolver
@@ -121,7 +126,8 @@ func New(d Deps, cfg Config) (*Server, error) {
 func (d *Deps) validate() error {
 	for name, missing := range map[string]bool{
 		"Admission": d.Admission == nil, "Events": d.Events == nil, "Accounts": d.Accounts == nil,
-		"Boards": d.Boards == nil, "Sessions": d.Sessions == nil, "Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
+		"Boards": d.Boards == nil, "Sessions": d.Sessions == nil, "Engaged": d.Engaged == nil, "Profiles": d.Profiles == nil,
+		"Views": d.Views == nil, "ViewDays": d.ViewDays == nil, "LastSeen": d.LastSeen == nil, "Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
 		"Languages": d.Languages == nil, "Metrics": d.Metrics == nil, "Clock": d.Clock == nil, "Logger": d.Logger == nil,
 	} {
 		if missing {

@@ -13,12 +13,16 @@ import (
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/sessions"
+	"github.com/commma/commma/internal/views"
 )
 
-// Sessions reads finalized sessions.
+// Sessions reads finalized sessions: a user's own, and single ones as a viewer may see them. A viewer who is anonymous is
+// uuid.Nil.
 type Sessions interface {
 	List(ctx context.Context, userID uuid.UUID, after *sessions.Cursor, limit int) (sessions.Page, error)
-	// Get reads one for a viewer, who is uuid.Nil when anonymous, as far as that one may see it.
+	// Find says whose session an id leads to now. What is shown of it is for Get to decide.
+	Find(ctx context.Context, viewer, id uuid.UUID) (sessions.Ref, error)
+	// Get reads one, as far as the viewer may see it.
 	Get(ctx context.Context, viewer, id uuid.UUID) (*sessions.Detail, error)
 }
 
@@ -47,7 +51,7 @@ func (h *handlers) ListSessions(c echo.Context, params api.ListSessionsParams) e
 }
 
 // GetSession answers a session to whoever may see it. What is not a session's id is answered like an id of a session that
-// is hidden, so that neither can be told from one that does not exist.
+// is hidden, so that neither can be told from one that does not exist. The view is counted while the session is read.
 func (h *handlers) GetSession(c echo.Context, rawID string) error {
 	grant, err := h.admitViewer(c, privacy.Detail)
 	if err != nil {
@@ -57,7 +61,14 @@ func (h *handlers) GetSession(c echo.Context, rawID string) error {
 	if err != nil {
 		return err
 	}
-	detail, err := h.Sessions.Get(c.Request().Context(), grant.UserID, id)
+	ctx := c.Request().Context()
+	ref, err := h.Sessions.Find(ctx, grant.UserID, id)
+	if err != nil {
+		return err
+	}
+	counted := h.countView(c, grant.UserID, views.Target{Owner: ref.Owner, Session: ref.ID})
+	detail, err := h.Sessions.Get(ctx, grant.UserID, ref.ID)
+	counted()
 	if err != nil {
 		return err
 	}
@@ -93,6 +104,10 @@ func sessionPage(p *sessions.Page) api.SessionPage {
 			LinesDelta: s.Lines,
 			PaceCpm:    s.Pace(),
 			TopLang:    displayName(s.TopLang),
+			Views:      s.Counts.Views,
+			Shares:     s.Counts.Shares,
+			Kudos:      s.Counts.Kudos,
+			Comments:   s.Counts.Comments,
 		})
 	}
 	if p.Next != nil {
@@ -117,6 +132,10 @@ func sessionDetail(d *sessions.Detail) api.SessionDetail {
 		Langs:           make([]api.SessionLanguage, 0, len(d.Langs)+1),
 		Files:           make([]api.SessionFile, 0, len(d.Files)),
 		KeyboardHeatmap: keyboardHeatmap(d.KeyCounts),
+		Views:           d.Counts.Views,
+		Shares:          d.Counts.Shares,
+		Kudos:           d.Counts.Kudos,
+		Comments:        d.Counts.Comments,
 	}
 	for _, l := range d.Langs {
 		out.Langs = append(out.Langs, sessionLanguage(languages.DisplayName(l.Lang), l.Seconds, d))

@@ -19,8 +19,9 @@ func (b Board) Previous() (Board, bool) {
 	return Board{Span: span, Lang: b.Lang}, ok
 }
 
-// Published are the spans that publishers write at now: the kept ones, and before each the one that another process may
-// still keep, because its clock is behind. A board of the latter is not built when it is missing.
+// Published are the spans that publishers write at now: the kept ones, and before each the one whose boards have not
+// expired yet. A board of the latter is not built when it is missing. now is a time of Redis's clock, by which boards expire:
+// so whatever board there is is written, and what a process takes for the present does not matter.
 func Published(now time.Time) []calendar.Span {
 	spans := calendar.Kept(now)
 	for _, s := range spans {
@@ -31,19 +32,18 @@ func Published(now time.Time) []calendar.Span {
 	return spans
 }
 
-// isKept says whether the board of a span is in Redis at now, when all is well.
+// isKept says whether the board of a span is in Redis at now, when all is well. Readers ask by their own clock: one that is
+// wrong finds a board that is right, or none.
 func isKept(s calendar.Span, now time.Time) bool { return slices.Contains(calendar.Kept(now), s) }
 
-// minLifetime is what a board lives at least: one that was built for a span that is hardly kept any more.
+// minLifetime is what a board lives at least: one that was built for a span that is not kept.
 const minLifetime = time.Hour
 
-// lifetime is how long a board built at now stays: to the end of the second span after its own, when the last process has
-// stopped publishing it. It is 0, for ever, for all time. It is a duration and not an instant because Redis has a clock
-// of its own.
-func (b Board) lifetime(now time.Time) time.Duration {
+// expires is when a board goes, in seconds by Redis's clock: at the end of the second span after its own, when publishers
+// stop writing it. It is 0, for never, for all time.
+func (b Board) expires() int64 {
 	if b.Period == calendar.PeriodAllTime {
 		return 0
 	}
-	end := b.Period.Shift(b.StartsOn, 3).Midnight()
-	return max(end.Sub(now), minLifetime)
+	return b.Period.Shift(b.StartsOn, 3).Midnight().Unix()
 }

@@ -86,6 +86,15 @@ func (b *Boards) Time(ctx context.Context) (time.Time, error) {
 	return t.Truncate(time.Second), nil
 }
 
+// Present is the time by which spans are chosen: that of Redis's clock, which also ends the boards, and never that of a
+// process. at replaces it, in tests; nil is for everybody else.
+func (b *Boards) Present(ctx context.Context, at *time.Time) (time.Time, error) {
+	if at != nil {
+		return *at, nil
+	}
+	return b.Time(ctx)
+}
+
 // pipelineRows bounds what is sent to Redis in one pipeline, give or take one publication.
 const pipelineRows = 5000
 

@@ -18,7 +18,8 @@ import (
 var (
 	// ErrBuilding means that somebody else is building the board.
 	ErrBuilding = errors.New("another process is building the board")
-	// ErrBuildLost means that a build was given up: its token expired, or Redis lost a part of what was built.
+	// ErrBuildLost means that a build was given up: its token expired, Redis lost a part of what was built, or it did not
+	// start in time.
 	ErrBuildLost = errors.New("the build was lost")
 )
 
@@ -27,6 +28,11 @@ const (
 	tokenLife = 30 * time.Second
 	// asideLife is longer, so that an aside key never expires under a builder that still holds its token.
 	asideLife = 2 * tokenLife
+	// beginWithin is how long after it was asked for a build may still start. It must be less than tokenLife, and than
+	// overLife: a copy of begin that arrives while it may still start then finds the token, or the end of its build.
+	beginWithin = tokenLife / 3
+	// overLife is how long the end of a build is remembered.
+	overLife = tokenLife
 	// chunkRows are read and written at a time: what a build holds in memory, and what one script does.
 	chunkRows = 500
 	// discardTimeout bounds the clean-up of a build that failed, perhaps because its context ended.
@@ -55,12 +61,12 @@ type Built struct {
 }
 
 // Build makes the board anew from totals and swaps it in; a board that is there is removed first, and reads are served
-// from Postgres meanwhile. now decides how long the board lives. Whoever changed during the build is pending in the
-// outbox: publish after it. The errors include ErrBuilding and ErrBuildLost.
-func (b *Builder) Build(ctx context.Context, now time.Time, board Board) (Built, error) {
+// from Postgres meanwhile. Whoever changed during the build is pending in the outbox: publish after it. The errors include
+// ErrBuilding and ErrBuildLost.
+func (b *Builder) Build(ctx context.Context, board Board) (Built, error) {
 	w := &build{Builder: b, board: board, keys: board.keys(), generation: newGeneration()}
 	w.aside = board.aside(w.generation)
-	rows, err := w.run(ctx, now)
+	rows, err := w.run(ctx)
 	if err != nil {
 		return Built{}, fmt.Errorf("build board %s: %w", board.tag(), err)
 	}
@@ -83,7 +89,7 @@ type build struct {
 	generation string
 }
 
-func (w *build) run(ctx context.Context, now time.Time) (rows int64, err error) {
+func (w *build) run(ctx context.Context) (rows int64, err error) {
 	err = w.begin(ctx)
 	if errors.Is(err, ErrBuilding) {
 		return 0, err
@@ -92,7 +98,7 @@ func (w *build) run(ctx context.Context, now time.Time) (rows int64, err error) 
 		rows, err = w.fill(ctx)
 	}
 	if err == nil {
-		err = w.swap(ctx, now)
+		err = w.swap(ctx)
 	}
 	if err != nil {
 		w.discard(ctx)
@@ -102,20 +108,33 @@ func (w *build) run(ctx context.Context, now time.Time) (rows int64, err error) 
 
 // buildKeys are the keys of the build's scripts; those that do not touch the board take the first asideCount.
 func (w *build) buildKeys() []string {
-	return []string{w.aside.scores, w.aside.members, w.keys.building, w.keys.notes, w.keys.scores, w.keys.members}
+	return []string{
+		w.aside.scores, w.aside.members, w.keys.building, w.keys.notes, w.aside.over, w.keys.scores, w.keys.members,
+	}
 }
 
-const asideCount = 4
+const asideCount = 5
 
+// begin takes the token. It asks for the time by itself, of the server that has the board: it must not come late by that
+// server's clock.
 func (w *build) begin(ctx context.Context) error {
-	ok, err := beginScript.Run(ctx, w.rdb, w.buildKeys(), w.generation, tokenLife.Milliseconds(), asideLife.Milliseconds()).Bool()
+	now, err := nowScript.Run(ctx, w.rdb, []string{w.keys.building}).Int64()
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return fmt.Errorf("ask for the time: %w", err)
 	}
-	if !ok {
+	return w.beginBy(ctx, now+int64(beginWithin.Seconds()))
+}
+
+// beginBy takes the token unless it is later than the given second.
+func (w *build) beginBy(ctx context.Context, last int64) error {
+	answer, err := beginScript.Run(ctx, w.rdb, w.buildKeys(), w.generation, tokenLife.Milliseconds(), asideLife.Milliseconds(), last).Int()
+	switch {
+	case err != nil:
+		return fmt.Errorf("begin: %w", err)
+	case answer == 0:
 		return ErrBuilding
 	}
-	return nil
+	return heldOn("begin", answer == 1, nil)
 }
 
 // fill walks the totals in the order of the board. They may move meanwhile: see doc.go for why that is right.
@@ -151,8 +170,9 @@ func (w *build) write(ctx context.Context, rows []standing) error {
 	return heldOn("fill", ok, err)
 }
 
-func (w *build) swap(ctx context.Context, now time.Time) error {
-	ok, err := swapScript.Run(ctx, w.rdb, w.buildKeys(), w.generation, w.board.lifetime(now).Milliseconds()).Bool()
+func (w *build) swap(ctx context.Context) error {
+	ok, err := swapScript.Run(ctx, w.rdb, w.buildKeys(),
+		w.generation, w.board.expires(), minLifetime.Milliseconds(), overLife.Milliseconds()).Bool()
 	return heldOn("swap", ok, err)
 }
 
@@ -170,7 +190,7 @@ func heldOn(step string, ok bool, err error) error {
 func (w *build) discard(ctx context.Context) {
 	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 	defer cancel()
-	if err := discardScript.Run(dctx, w.rdb, w.buildKeys()[:asideCount], w.generation).Err(); err != nil {
+	if err := discardScript.Run(dctx, w.rdb, w.buildKeys()[:asideCount], w.generation, overLife.Milliseconds()).Err(); err != nil {
 		w.log.WarnContext(dctx, "could not discard a failed build: its keys expire", "board", w.board.tag(), "err", err)
 	}
 }
@@ -187,10 +207,15 @@ type Ensured struct {
 // maxFailures is how many builds may fail before EnsureKept leaves the rest for the next time.
 const maxFailures = 3
 
-// EnsureKept builds the boards of the spans that are kept at now and that Redis does not have whole: for all languages,
-// and for each language with totals in the span. Call it before publishing what is pending.
-func (b *Builder) EnsureKept(ctx context.Context, now time.Time) (Ensured, error) {
-	boards, err := b.wanted(ctx, now)
+// EnsureKept builds the boards of the kept spans that Redis does not have whole: for all languages, and for each language
+// with totals in the span. Call it before publishing what is pending. now replaces Redis's clock for choosing the spans, in
+// tests; nil is for everybody else.
+func (b *Builder) EnsureKept(ctx context.Context, now *time.Time) (Ensured, error) {
+	at, err := b.boards.Present(ctx, now)
+	if err != nil {
+		return Ensured{}, err
+	}
+	boards, err := b.wanted(ctx, calendar.Kept(at))
 	if err != nil {
 		return Ensured{}, err
 	}
@@ -204,7 +229,7 @@ func (b *Builder) EnsureKept(ctx context.Context, now time.Time) (Ensured, error
 		if s.Generation != "" {
 			continue
 		}
-		built, err := b.Build(ctx, now, boards[i])
+		built, err := b.Build(ctx, boards[i])
 		switch {
 		case err == nil:
 			done.Built++
@@ -222,9 +247,8 @@ func (b *Builder) EnsureKept(ctx context.Context, now time.Time) (Ensured, error
 	return done, errors.Join(errs...)
 }
 
-// wanted are the boards that should be in Redis at now, those of short spans first.
-func (b *Builder) wanted(ctx context.Context, now time.Time) ([]Board, error) {
-	spans := calendar.Kept(now)
+// wanted are the boards that should be in Redis while spans are kept, those of short spans first.
+func (b *Builder) wanted(ctx context.Context, spans []calendar.Span) ([]Board, error) {
 	boards := make([]Board, 0, len(spans))
 	p := dbsqlc.LeaderboardLanguagesWithTotalsParams{Langs: b.langs}
 	for _, s := range spans {

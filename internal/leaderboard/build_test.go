@@ -70,15 +70,21 @@ func TestBuildTakesWhoIsShownAndHasSeconds(t *testing.T) {
 		f.total(userID(10), boardOf(calendar.PeriodWeek, lang), 77)
 	}
 
-	built, err := f.builder.Build(t.Context(), noon, b)
+	built, err := f.builder.Build(t.Context(), b)
 	require.NoError(t, err)
 	require.EqualValues(t, len(want), built.Rows)
 	require.Equal(t, want, f.scores(b))
 	k := b.keys()
 	require.ElementsMatch(t, []string{k.scores, k.members}, f.keys("*"), "no token, no aside keys, no other board")
 	ttl := func(key string) time.Duration { return f.rdb.PTTL(t.Context(), key).Val() }
-	require.InDelta(t, b.lifetime(noon), ttl(k.scores), float64(10*time.Minute))
+	require.InDelta(t, minLifetime, ttl(k.scores), float64(10*time.Minute), "it is not kept")
 	require.Equal(t, f.rdb.PExpireTime(t.Context(), k.scores).Val(), f.rdb.PExpireTime(t.Context(), k.members).Val())
+
+	now, err := f.boards.Time(t.Context())
+	require.NoError(t, err)
+	kept := Board{Span: calendar.SpanOf(calendar.PeriodDay, calendar.DayOf(now.UTC()))}
+	f.build(kept)
+	require.InDelta(t, time.Unix(kept.expires(), 0).UnixMilli(), f.rdb.PExpireTime(t.Context(), kept.keys().scores).Val().Milliseconds(), 5)
 
 	all := boardOf(calendar.PeriodAllTime, "")
 	f.build(all)
@@ -109,14 +115,14 @@ func TestTwoBuildersExcludeEachOther(t *testing.T) {
 		if query > 1 {
 			return
 		}
-		_, err := f.builder.Build(t.Context(), noon, b)
+		_, err := f.builder.Build(t.Context(), b)
 		require.ErrorIs(t, err, ErrBuilding)
 		require.Nil(t, f.scores(b), "not whole yet")
 	})
-	_, err := first.Build(t.Context(), noon, b)
+	_, err := first.Build(t.Context(), b)
 	require.NoError(t, err)
 	require.Equal(t, want, f.scores(b))
-	_, err = f.builder.Build(t.Context(), noon, b)
+	_, err = f.builder.Build(t.Context(), b)
 	require.NoError(t, err, "the token must be gone")
 }
 
@@ -140,7 +146,7 @@ func TestAStaleBuilderWritesNothing(t *testing.T) {
 						f.build(b)
 					}
 				})
-				_, err := stale.Build(t.Context(), noon, b)
+				_, err := stale.Build(t.Context(), b)
 				require.ErrorIs(t, err, ErrBuildLost)
 				require.Equal(t, stopAt, queries(stale), "it must notice with the first chunk, not only when it swaps")
 				require.Empty(t, f.keys("*:build:*"))
@@ -170,7 +176,7 @@ func TestABuildThatLosesAnAsideKeyIsGivenUp(t *testing.T) {
 					require.NoError(t, f.rdb.Del(t.Context(), aside...).Err())
 				}
 			})
-			_, err := builder.Build(t.Context(), noon, b)
+			_, err := builder.Build(t.Context(), b)
 			require.ErrorIs(t, err, ErrBuildLost)
 			require.Equal(t, stopAt, queries(builder))
 			require.Empty(t, f.keys("*"), "nothing is left behind, and the next builder need not wait")
@@ -193,7 +199,7 @@ func TestSwapNeedsTheTokenAndAnEmptyPlace(t *testing.T) {
 		w := f.newBuild(b)
 		require.NoError(t, w.begin(t.Context()))
 		require.NoError(t, disturb(f))
-		require.ErrorIs(t, w.swap(t.Context(), noon), ErrBuildLost, name)
+		require.ErrorIs(t, w.swap(t.Context()), ErrBuildLost, name)
 		require.Nil(t, f.scores(b))
 		require.Empty(t, f.keys("*:build:*"))
 	}
@@ -213,7 +219,7 @@ func TestAKilledBuilderLeavesNothingForLong(t *testing.T) {
 		for _, key := range f.keys("*") {
 			require.Positive(t, f.rdb.PTTL(t.Context(), key).Val(), key)
 		}
-	}).Build(t.Context(), noon, b)
+	}).Build(t.Context(), b)
 	require.NoError(t, err)
 }
 
@@ -228,7 +234,7 @@ func TestAFailedBuildCleansUp(t *testing.T) {
 		if query == 2 {
 			cancel()
 		}
-	}).Build(ctx, noon, b)
+	}).Build(ctx, b)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, f.keys("*"))
 }
@@ -249,7 +255,7 @@ func TestBuildScriptsMayBeSentTwice(t *testing.T) {
 		require.NoError(t, w.write(t.Context(), rows))
 	}
 	for range 2 {
-		require.NoError(t, w.swap(t.Context(), noon))
+		require.NoError(t, w.swap(t.Context()))
 		require.Equal(t, want, f.scores(b))
 	}
 }
@@ -265,13 +271,13 @@ func TestEnsureKeptBuildsWhatIsMissing(t *testing.T) {
 	old := Board{Span: calendar.SpanOf(calendar.PeriodDay, today-9), Lang: "go"}
 	f.total(id, old, 30) // not kept
 
-	done, err := f.builder.EnsureKept(t.Context(), noon)
+	done, err := f.builder.EnsureKept(t.Context(), &noon)
 	require.NoError(t, err)
 	require.Equal(t, Ensured{Boards: 11, Built: 11, Rows: 2}, done)
 	require.Len(t, f.keys("*"), 22)
 	require.Equal(t, map[uuid.UUID]int64{id: 60}, f.scores(Board{Span: week, Lang: "c++"}))
 
-	done, err = f.builder.EnsureKept(t.Context(), noon)
+	done, err = f.builder.EnsureKept(t.Context(), &noon)
 	require.NoError(t, err)
 	require.Equal(t, Ensured{Boards: 11}, done)
 
@@ -281,7 +287,7 @@ func TestEnsureKeptBuildsWhatIsMissing(t *testing.T) {
 	require.NoError(t, f.rdb.Set(t.Context(), broken.keys().members, "x", 0).Err())
 	require.NoError(t, f.rdb.Del(t.Context(), busy.keys().scores).Err())
 	require.NoError(t, f.rdb.Set(t.Context(), busy.keys().building, "somebody", 0).Err())
-	done, err = f.builder.EnsureKept(t.Context(), noon)
+	done, err = f.builder.EnsureKept(t.Context(), &noon)
 	require.NoError(t, err)
 	require.Equal(t, Ensured{Boards: 11, Built: 2, Busy: 1, Rows: 2}, done)
 	require.Equal(t, map[uuid.UUID]int64{id: 90}, f.scores(lost))

@@ -28,7 +28,9 @@
 //
 // While somebody builds the board there are a building token, a hash of notes, and two aside keys that are filled.
 // Boards of days, weeks and months expire at the end of the second span after their own, when nobody publishes into them
-// any more; the two keys expire at the same instant.
+// any more; the two keys expire at the same instant. Which boards are kept and published into is decided by Redis's clock,
+// which also ends them: so every board there is, is written, whatever a process takes for the present. A reader's clock only
+// decides whether Redis is asked.
 //
 // # Writing: the fence
 //
@@ -39,8 +41,9 @@
 //   - everything, when the generation is another one. The board was built anew since, maybe from a later state than the
 //     publication's, and its tombstones are gone;
 //   - everything, when it was read more than an hour ago by Redis's clock: tombstones live for a day, so a publisher that
-//     slept longer than they live must not write;
-//   - a single user, when the board holds a newer version of it, be it a place or a tombstone.
+//     slept longer than they live must not write, nor count as done what was read for boards of long ago;
+//   - a single user, when the board holds a newer version of it, be it a place or a tombstone. Versions only grow, unless
+//     Postgres is restored to an older state: package verify finds that.
 //
 // What is refused stays in the outbox.
 //
@@ -55,6 +58,10 @@
 //
 //   - The token is the new generation. It expires unless each chunk renews it, and it is never taken over: a builder
 //     whose token is gone finds that out in the script that would have written, discards its aside keys and gives up.
+//   - A client may send any of these scripts again, and a first copy may arrive whenever it likes. Begun twice is begun: the
+//     second time touches nothing. The end of a build is remembered, for longer than begin may be late by Redis's clock, so
+//     that no copy of it takes a finished board down or starts a build that nobody fills, for a copy of the swap to put in
+//     place.
 //   - From the removal to the swap there is no mark, so nobody publishes into the board, and whoever changes meanwhile
 //     stays in the outbox. A change that was published before the removal was committed before every page was read, so
 //     the walk sees it. Hence a walk by (seconds, user) over moving totals may miss or repeat only users who are pending,
@@ -97,9 +104,13 @@
 //	builder killed                       Postgres answers        token and aside keys expire; built anew
 //	builder stopped, woken after another nothing                 its token is gone: it discards
 //	publisher stopped, woken later       nothing                 refused by version, generation or age
+//	a process's clock wrong              nothing                 no board depends on it
+//	Redis's clock set back by days       boards of days to come  they are built anew by hand, or their users
+//	                                     may fall behind         change once the days have come
 //	two failovers, back to a server that  boards behind by what   the next publish of those users, or
 //	kept running, within one cycle        was lost                building anew by hand
-//	Postgres restored to an older state  boards too new          rows stay pending (refused); build anew by hand
+//	Postgres restored to an older state  boards too new          rows stay pending (refused); package verify raises the
+//	                                                             versions, or boards are built anew by hand
 //	hash tag's slot moved (Cluster)      Postgres answers        run id differs: built anew
 //
 // # What must never break

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,7 +99,7 @@ func (f *fixture) total(id uuid.UUID, b Board, seconds int64) {
 
 func (f *fixture) build(b Board) string {
 	f.t.Helper()
-	built, err := f.builder.Build(f.ctx, noon, b)
+	built, err := f.builder.Build(f.ctx, b)
 	require.NoError(f.t, err)
 	return built.Generation
 }
@@ -132,5 +134,6 @@ func (f *fixture) keys(pattern string) []string {
 	f.t.Helper()
 	keys, err := f.rdb.Keys(f.ctx, pattern).Result()
 	require.NoError(f.t, err)
-	return keys
+	// That a build has ended is remembered beside everything else.
+	return slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, ":over:") })
 }

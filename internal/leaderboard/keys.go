@@ -27,12 +27,15 @@ func (b Board) keys() boardKeys {
 	return boardKeys{scores: tag + ":z", members: tag + ":m", building: tag + ":building", notes: tag + ":notes"}
 }
 
-// asideKeys are where the build of one generation gathers its rows; they expire.
-type asideKeys struct{ scores, members string }
+// asideKeys are those of the build of one generation; they expire.
+type asideKeys struct {
+	scores, members string // where it gathers its rows
+	over            string // string: that it has ended
+}
 
 func (b Board) aside(generation string) asideKeys {
 	prefix := b.tag() + ":build:" + generation
-	return asideKeys{scores: prefix + ":z", members: prefix + ":m"}
+	return asideKeys{scores: prefix + ":z", members: prefix + ":m", over: b.tag() + ":over:" + generation}
 }
 
 // memberOf is a user's member and field.

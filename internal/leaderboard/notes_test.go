@@ -38,7 +38,7 @@ func TestRemovalsDuringABuild(t *testing.T) {
 	building = f.publish(b, w.generation, Row{User: userID(5), Version: 9, Seconds: 50, Facts: facts})
 	require.Equal(t, Building, building.Verdict)
 	require.Nil(t, f.scores(b))
-	require.NoError(t, w.swap(t.Context(), noon))
+	require.NoError(t, w.swap(t.Context()))
 
 	for _, n := range []int{1, 3, 4} {
 		delete(want, userID(n))
@@ -74,7 +74,7 @@ func TestNotesBelongToTheirBuild(t *testing.T) {
 			require.True(t, f.publish(b, "", removal).Noted)
 			require.NoError(t, disturb(f))
 			require.Equal(t, Outcome{Verdict: Building}, f.publish(b, "", removal), "there is nowhere to note it")
-			require.ErrorIs(t, w.swap(t.Context(), noon), ErrBuildLost)
+			require.ErrorIs(t, w.swap(t.Context()), ErrBuildLost)
 			require.Nil(t, f.scores(b))
 			w.discard(t.Context())
 			f.build(b) // starts with no notes: what it reads is newer
@@ -96,7 +96,7 @@ func TestNotesAreBounded(t *testing.T) {
 		require.LessOrEqual(t, noted, 2000)
 	}
 	require.Equal(t, 2000, noted)
-	require.NoError(t, w.swap(t.Context(), noon))
+	require.NoError(t, w.swap(t.Context()))
 	require.Empty(t, f.scores(b))
 }
 

@@ -146,16 +146,22 @@ func TestPublishedSpansReachOneFurtherBack(t *testing.T) {
 			}
 		}
 		for _, s := range published {
-			require.Equal(t, s.Period == calendar.PeriodAllTime, Board{Span: s}.lifetime(now) == 0)
+			require.Equal(t, s.Period == calendar.PeriodAllTime, Board{Span: s}.expires() == 0)
 		}
 	}
 }
 
-func TestLifetimeEndsWithTheSecondSpanAfter(t *testing.T) {
+// TestBoardsEndWhenPublishersStopWritingThem, to the second: one that outlived it would be whole and out of date.
+func TestBoardsEndWhenPublishersStopWritingThem(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, time.January, 31, 12, 0, 0, 0, time.UTC)
-	month := Board{Span: calendar.SpanOf(calendar.PeriodMonth, calendar.DayOf(now))}
-	require.Equal(t, time.Date(2026, time.April, 1, 0, 0, 0, 0, time.UTC).Sub(now), month.lifetime(now))
-	old := Board{Span: calendar.Span{Period: calendar.PeriodDay}}
-	require.Equal(t, minLifetime, old.lifetime(now))
+	month := Board{Span: calendar.SpanOf(calendar.PeriodMonth, calendar.Date(2026, time.January, 31))}
+	require.Equal(t, calendar.Date(2026, time.April, 1).Midnight().Unix(), month.expires())
+	for d := range 800 {
+		for _, p := range calendar.Periods[:3] {
+			b := Board{Span: calendar.SpanOf(p, calendar.Date(2026, time.January, 1+d))}
+			end := time.Unix(b.expires(), 0)
+			require.Contains(t, Published(end.Add(-time.Second)), b.Span)
+			require.NotContains(t, Published(end), b.Span)
+		}
+	}
 }

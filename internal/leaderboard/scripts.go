@@ -24,6 +24,9 @@ var ranksLua string
 //go:embed lua/state.lua
 var stateLua string
 
+//go:embed lua/now.lua
+var nowLua string
+
 //go:embed lua/begin.lua
 var beginLua string
 
@@ -42,6 +45,7 @@ var (
 	pageScript    = redis.NewScript(markLua + pageLua)
 	ranksScript   = redis.NewScript(markLua + ranksLua)
 	stateScript   = redis.NewScript(markLua + stateLua)
+	nowScript     = redis.NewScript(nowLua)
 	beginScript   = redis.NewScript(markLua + beginLua)
 	fillScript    = redis.NewScript(markLua + fillLua)
 	swapScript    = redis.NewScript(markLua + swapLua)

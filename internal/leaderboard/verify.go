@@ -19,15 +19,31 @@ type Verifier struct {
 	db     dbsqlc.DBTX
 	rdb    redis.UniversalClient
 	boards *Boards
+	langs  []string
 }
 
-// NewVerifier makes a Verifier that reads totals from a pool.
-func NewVerifier(db dbsqlc.DBTX, rdb redis.UniversalClient) *Verifier {
-	return &Verifier{db: db, rdb: rdb, boards: NewBoards(rdb)}
+// NewVerifier makes a Verifier that reads totals from a pool. languages are the keys that have boards.
+func NewVerifier(db dbsqlc.DBTX, rdb redis.UniversalClient, languages []string) *Verifier {
+	return &Verifier{db: db, rdb: rdb, boards: NewBoards(rdb), langs: languages}
 }
 
-// Misplaced is a user whom a board shows with other seconds than the totals, and who is not pending.
+// Fault is what is wrong with what a board holds of a user.
+type Fault string
+
+// The faults, the worse ones first.
+const (
+	// FaultVersion is a newer version than the user's, in a place or a tombstone: the board refuses what is published of the
+	// user, who is pending for ever then, or will be with the next change. Postgres was restored to an older state.
+	FaultVersion Fault = "version"
+	// FaultSeconds is other seconds than the total's.
+	FaultSeconds Fault = "seconds"
+	// FaultValue is another version, or other facts, than a page should show; or none at all, so that no page can be read.
+	FaultValue Fault = "value"
+)
+
+// Misplaced is a user of whom a board holds something wrong. Of who is pending, only FaultVersion is wrong.
 type Misplaced struct {
+	Fault   Fault
 	User    uuid.UUID // uuid.Nil for a member that is no user's at all
 	Shown   int64     // 0 when the user is missing on the board
 	Seconds int64     // 0 when the user should not be on it
@@ -47,11 +63,13 @@ type Audited struct {
 	Unbuilt bool  // there was no whole board, or not the same one to the end: Postgres answers for it, or did meanwhile
 }
 
-// Verify compares a board with totals, both ways: each place must have a total, and each total a place.
+// Verify compares a board with totals, both ways: each place must have a total, and each total a place. Of a place all that
+// is stored is compared: seconds, version and facts. Of a tombstone, the version must not be newer than the user's.
 //
 // A place that looks wrong is looked at again before it counts: a user's row is read in Postgres, then the place in
 // Redis, then the row again. The user counts only when it was not pending at either read, and had the same version:
-// then nothing of the user changed in between, and all boards had taken that version before (see package outbox).
+// then nothing of the user changed in between, and all boards had taken that version before (see package outbox). A version
+// that is newer than the row read after it counts in any case, since only what was committed is published.
 func (v *Verifier) Verify(ctx context.Context, board Board, a Audit) (Audited, error) {
 	generation, err := v.generation(ctx, board)
 	if err != nil || generation == "" {
@@ -109,31 +127,42 @@ func (c *comparison) places(ctx context.Context) error {
 
 // placesPage takes members and scores in turn.
 func (c *comparison) placesPage(ctx context.Context, values []string) error {
-	shown := make(map[uuid.UUID]float64, len(values)/2)
+	shown := make([]heldPlace, 0, len(values)/2)
 	users := make([]uuid.UUID, 0, len(values)/2)
+	members := make([]string, 0, len(values)/2)
 	for i := 0; i+1 < len(values); i += 2 {
-		score, err := strconv.ParseFloat(values[i+1], 64)
-		if err != nil || score <= 0 {
-			continue // the mark and the tombstones
-		}
-		c.members++
-		id, err := uuid.Parse(values[i])
-		if err != nil || memberOf(id) != values[i] || id == uuid.Nil {
-			if err := c.foreign(ctx, int64(score)); err != nil {
-				return err
+		score, errScore := strconv.ParseFloat(values[i+1], 64)
+		id, errID := uuid.Parse(values[i])
+		ours := errID == nil && memberOf(id) == values[i] && id != uuid.Nil
+		if errScore == nil && score > 0 {
+			c.members++
+			if !ours {
+				if err := c.foreign(ctx, int64(score)); err != nil {
+					return err
+				}
 			}
-			continue
 		}
-		shown[id] = score
-		users = append(users, id)
+		if ours {
+			shown = append(shown, heldPlace{seconds: max(score, 0)})
+			users = append(users, id)
+			members = append(members, values[i])
+		}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	texts, err := c.rdb.HMGet(ctx, c.board.keys().members, members...).Result()
+	if err != nil {
+		return fmt.Errorf("read what places hold: %w", err)
 	}
 	rows, err := c.read(ctx, users)
 	if err != nil {
 		return err
 	}
 	var suspects []uuid.UUID
-	for id, score := range shown {
-		if r := rows[id]; !r.Pending && float64(r.Seconds) != score {
+	for i, id := range users {
+		shown[i].holds(texts[i])
+		if rows[id].fault(&shown[i]) != "" {
 			suspects = append(suspects, id)
 		}
 	}
@@ -146,7 +175,7 @@ func (c *comparison) foreign(ctx context.Context, score int64) error {
 		return nil
 	}
 	c.seen[uuid.Nil] = true
-	return c.Found(ctx, []Misplaced{{Shown: score}})
+	return c.Found(ctx, []Misplaced{{Fault: FaultSeconds, Shown: score}})
 }
 
 // totals looks for the place of each total.
@@ -172,7 +201,7 @@ func (c *comparison) totals(ctx context.Context) error {
 		}
 		var suspects []uuid.UUID
 		for i, p := range places {
-			if p.seconds != float64(rows[i].Seconds) {
+			if p.seconds != float64(rows[i].Seconds) || p.version > rows[i].Version {
 				suspects = append(suspects, users[i])
 			}
 		}
@@ -209,12 +238,13 @@ func (c *comparison) confirm(ctx context.Context, suspects []uuid.UUID) error {
 	}
 	var found []Misplaced
 	for i, id := range suspects {
-		was, is := before[id], after[id]
-		if was.Pending || is.Pending || was != is || c.seen[id] || places[i].seconds == float64(is.Seconds) {
+		was, is, p := before[id], after[id], &places[i]
+		fault := is.fault(p)
+		if fault == "" || c.seen[id] || fault != FaultVersion && (was.pending || was != is) {
 			continue
 		}
 		c.seen[id] = true
-		found = append(found, Misplaced{User: id, Shown: int64(places[i].seconds), Seconds: is.Seconds, Held: places[i].version})
+		found = append(found, Misplaced{Fault: fault, User: id, Shown: int64(p.seconds), Seconds: is.seconds, Held: p.version})
 	}
 	if len(found) == 0 {
 		return nil
@@ -222,17 +252,47 @@ func (c *comparison) confirm(ctx context.Context, suspects []uuid.UUID) error {
 	return c.Found(ctx, found)
 }
 
-// read is what the board should show of users, by Postgres.
-func (c *comparison) read(ctx context.Context, users []uuid.UUID) (map[uuid.UUID]dbsqlc.VerifyBoardUsersRow, error) {
+// wanted is what a board should hold of a user, by Postgres.
+type wanted struct {
+	version       int64
+	pending, gone bool
+	seconds       int64
+	value         string // of a place
+}
+
+// fault is what is wrong with a place, "" for nothing.
+func (w wanted) fault(p *heldPlace) Fault {
+	switch {
+	case p.version > w.version && (!w.gone || w.pending): // what remains of who is gone, and published, may be anything
+		return FaultVersion
+	case w.pending:
+		return ""
+	case p.seconds != float64(w.seconds):
+		return FaultSeconds
+	case w.seconds > 0 && p.value != w.value:
+		return FaultValue
+	}
+	return ""
+}
+
+// read is what the board should hold of users.
+func (c *comparison) read(ctx context.Context, users []uuid.UUID) (map[uuid.UUID]wanted, error) {
 	rows, err := dbsqlc.New().VerifyBoardUsers(ctx, c.db, dbsqlc.VerifyBoardUsersParams{
-		UserIDs: users, Period: c.board.Period, StartsOn: c.board.StartsOn, Lang: c.board.Lang,
+		BoardLangs: c.langs, UserIDs: users, Period: c.board.Period, StartsOn: c.board.StartsOn, Lang: c.board.Lang,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read users of a board: %w", err)
 	}
-	byUser := make(map[uuid.UUID]dbsqlc.VerifyBoardUsersRow, len(rows))
-	for _, r := range rows {
-		byUser[r.UserID] = r
+	byUser := make(map[uuid.UUID]wanted, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		byUser[r.UserID] = wanted{
+			version: r.Version, pending: r.Pending, gone: r.Gone, seconds: r.Seconds,
+			value: packMember(r.Version, Facts{
+				Handle: r.Handle, AvatarURL: r.AvatarUrl, TopLang: r.TopLang,
+				StreakFirst: r.StreakFirstOn, StreakLast: r.StreakLastOn, Zone: r.Zone,
+			}),
+		}
 	}
 	return byUser, nil
 }
@@ -240,7 +300,23 @@ func (c *comparison) read(ctx context.Context, users []uuid.UUID) (map[uuid.UUID
 // heldPlace is what a board holds of a user.
 type heldPlace struct {
 	seconds float64 // 0 for none
-	version int64
+	version int64   // 0 for none
+	value   string  // "" for none
+}
+
+// MaxVersion is the newest version that healing gives to anybody. A board that holds a newer one can only be built anew.
+const MaxVersion = 1 << 52
+
+// holds takes a field of the hash. Its version is what the scripts take for it: the digits that a value starts with, whatever
+// follows.
+func (p *heldPlace) holds(field any) {
+	text, ok := field.(string)
+	if !ok {
+		return
+	}
+	p.value = text
+	digits := text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
+	p.version, _ = strconv.ParseInt(digits, 10, 64) // none is 0, and too many are the largest there is
 }
 
 func (c *comparison) held(ctx context.Context, users []uuid.UUID) ([]heldPlace, error) {
@@ -257,17 +333,28 @@ func (c *comparison) held(ctx context.Context, users []uuid.UUID) ([]heldPlace, 
 	places := make([]heldPlace, len(users))
 	for i := range places {
 		places[i].seconds = max(scores.Val()[i], 0) // a tombstone is no place
-		if text, ok := values.Val()[i].(string); ok {
-			version, _, _ := strings.Cut(text, separator)
-			places[i].version, _ = strconv.ParseInt(version, 10, 64) // a value that is not ours holds no version
-		}
+		places[i].holds(values.Val()[i])
 	}
 	return places, nil
 }
 
-// Kept are the boards that Redis should have at now, and those of kept spans that it has although nobody has seconds.
-func (b *Builder) Kept(ctx context.Context, now time.Time) ([]Board, error) {
-	boards, err := b.wanted(ctx, now)
+// Kept are the boards that Redis should have, and those of kept spans that it has although nobody has seconds. now replaces
+// Redis's clock, as for EnsureKept.
+func (b *Builder) Kept(ctx context.Context, now *time.Time) ([]Board, error) {
+	return b.having(ctx, now, calendar.Kept)
+}
+
+// Written are the boards of Kept, and those that publishers still write although they are not kept any more.
+func (b *Builder) Written(ctx context.Context, now *time.Time) ([]Board, error) {
+	return b.having(ctx, now, Published)
+}
+
+func (b *Builder) having(ctx context.Context, now *time.Time, spans func(time.Time) []calendar.Span) ([]Board, error) {
+	at, err := b.boards.Present(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	boards, err := b.wanted(ctx, calendar.Kept(at))
 	if err != nil {
 		return nil, err
 	}
@@ -276,8 +363,8 @@ func (b *Builder) Kept(ctx context.Context, now time.Time) ([]Board, error) {
 		known[board] = true
 	}
 	var others []Board
-	for _, span := range calendar.Kept(now) {
-		for _, lang := range b.langs {
+	for _, span := range spans(at) {
+		for _, lang := range append([]string{""}, b.langs...) {
 			if board := (Board{Span: span, Lang: lang}); !known[board] {
 				others = append(others, board)
 			}

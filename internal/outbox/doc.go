@@ -13,7 +13,7 @@
 //
 // The Publisher takes pending users in pages and repeats, a bounded number of times per page:
 //
-//  1. Redis's time. The generations of the boards are known from earlier rounds.
+//  1. Redis's time, which decides the published spans. The generations of the boards are known from earlier rounds.
 //  2. One statement reads, per user, the version, the facts and the totals of the published spans. Totals in no board
 //     (languages that are not listed) are not read.
 //  3. The rows are grouped by board, and all boards' scripts are sent in pipelines. A user on off is removed from the
@@ -25,12 +25,14 @@
 //
 // Who is left after the rounds stays pending for the next cycle. A board that Redis has nothing of, and that nobody is
 // building, takes everything: whoever builds it later reads the totals later. Publishing builds no board itself, so that
-// a mode change never waits for one; Cycle builds what is missing, before and after. A user who only leaves a board that is
+// a mode change never waits for one; Cycle builds what is missing, before and after, and whoever runs it does so when
+// publications or readers have missed a board. A user who only leaves a board that is
 // being built counts as shown for those who must not answer before (PublishUsers), since the board will come up without the
 // user. The row stays nevertheless, for the build may fail and take the note of it along.
 //
-// The published spans are the kept ones and the one before: a process whose clock is a day behind still reads from
-// boards that are kept up.
+// The published spans are the kept ones and the one before, at the time of the round by Redis's clock: those of which Redis
+// can have a board at all, since boards expire by the same clock. The process's own clock decides nothing. A round that took
+// so long that these spans are past is refused by its age, also where there is no board.
 //
 // # Concurrency
 //
@@ -55,7 +57,8 @@
 //	one board's key broken  its users stay pending, the others are published, the error is returned
 //	board missing           done, and the cycle builds it; while somebody is building it, its users stay pending
 //	Redis full              boards that somebody is to leave are dropped; users who grow stay pending, the error is returned
-//	refused as older        stays pending and is read again in the next round
+//	refused as older        stays pending and is read again in the next round; after a restore of Postgres for ever, until
+//	                        package verify raises the user's version
 //	crash after scripts     published again in the next cycle
 //	crash after clearing    nothing is left to do
 package outbox

@@ -105,14 +105,14 @@ func TestRedisKilledAtEveryCall(t *testing.T) {
 					k := &killer{at: at, after: after, kill: func() { require.NoError(t, server.Kill(t.Context())) }}
 					client := openRedis(t, server.URL())
 					client.AddHook(k)
-					_, err := newProcess(f.pool, client).publisher.Cycle(t.Context(), noon)
+					_, err := newProcess(f.pool, client).publisher.Cycle(t.Context(), &noon)
 					if k.calls < at { // the cycle was over before
 						require.NoError(t, err)
 						require.Greater(t, at, 4)
 						break
 					}
 					require.Error(t, err)
-					_, err = f.publisher.Cycle(t.Context(), noon)
+					_, err = f.publisher.Cycle(t.Context(), &noon)
 					require.Error(t, err, "Redis is away")
 					require.NoError(t, server.Restart(t.Context()))
 					// A client that was refused often looks only once a second whether the server is back.

@@ -156,14 +156,14 @@ func spread(lang string) []leaderboard.Board {
 
 func (f *fixture) publish() Stats {
 	f.t.Helper()
-	s, err := f.publisher.PublishPending(f.ctx, noon)
+	s, err := f.publisher.PublishPending(f.ctx, &noon)
 	require.NoError(f.t, err)
 	return s
 }
 
 func (f *fixture) cycle() Stats {
 	f.t.Helper()
-	s, err := f.publisher.Cycle(f.ctx, noon)
+	s, err := f.publisher.Cycle(f.ctx, &noon)
 	require.NoError(f.t, err)
 	return s
 }

@@ -15,6 +15,7 @@ type generations struct {
 	mu    sync.Mutex
 	clock int64
 	known map[leaderboard.Board]learned
+	spans []calendar.Span // those that were asked to be kept last
 }
 
 type learned struct {
@@ -59,6 +60,10 @@ func (g *generations) learn(b leaderboard.Board, generation string) {
 func (g *generations) keep(spans []calendar.Span) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if slices.Equal(g.spans, spans) {
+		return // as nearly always
+	}
+	g.spans = spans
 	for b := range g.known {
 		if !slices.Contains(spans, b.Span) {
 			delete(g.known, b)

@@ -26,9 +26,9 @@ func TestPublishUsersWaitsForABuild(t *testing.T) {
 	var g errgroup.Group
 	building := f.stopAfter("LeaderboardPageBelow", func() {
 		f.change(id, 50, day)
-		g.Go(func() error { return f.publisher.PublishUsers(f.ctx, noon, id, id) })
+		g.Go(func() error { return f.publisher.PublishUsers(f.ctx, &noon, id, id) })
 	})
-	_, err := building.builder.Build(t.Context(), noon, day)
+	_, err := building.builder.Build(t.Context(), day)
 	require.NoError(t, err)
 	require.NoError(t, g.Wait())
 	require.Zero(t, f.pending())
@@ -53,11 +53,11 @@ func TestWhoLeavesDuringABuildIsGoneWhenItIsOver(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // it would wait for the build
 		defer cancel()
 		for n := 1; n <= 3; n++ {
-			require.NoError(t, f.publisher.PublishUsers(ctx, noon, userID(n)))
+			require.NoError(t, f.publisher.PublishUsers(ctx, &noon, userID(n)))
 		}
 		require.Equal(t, 3, f.pending(), "the note may be lost with the build")
 	})
-	_, err := building.builder.Build(t.Context(), noon, day)
+	_, err := building.builder.Build(t.Context(), day)
 	require.NoError(t, err)
 	scores, whole := f.scores(day)
 	require.True(t, whole)
@@ -77,7 +77,7 @@ func TestAFailedBuildIsCounted(t *testing.T) {
 		require.NoError(t, f.rdb.Del(t.Context(), keys...).Err())
 	})
 	f.change(f.user(1), 60, boardOf(calendar.PeriodDay, ""))
-	s, err := lost.publisher.Cycle(t.Context(), noon)
+	s, err := lost.publisher.Cycle(t.Context(), &noon)
 	require.ErrorIs(t, err, leaderboard.ErrBuildLost)
 	require.Equal(t, 1, s.Failed)
 }
@@ -112,7 +112,7 @@ func TestTopLangIsAListedOne(t *testing.T) {
 	}
 	want := []string{"c", "", "go"}
 	require.Equal(t, want, tops(), "from Postgres")
-	_, err := f.builder.Build(t.Context(), noon, boardOf(calendar.PeriodDay, ""))
+	_, err := f.builder.Build(t.Context(), boardOf(calendar.PeriodDay, ""))
 	require.NoError(t, err)
 	require.Equal(t, want, tops(), "built")
 	f.publish()
@@ -168,7 +168,7 @@ func TestPublishUsersSaysThatRedisIsAway(t *testing.T) {
 	f.cycle()
 	require.NoError(t, f.rdb.Set(t.Context(), "{lb:day:"+day.StartsOn.String()+":}:m", "not a hash", 0).Err())
 	f.setPrivacy(userID(1), "off")
-	err := f.publisher.PublishUsers(t.Context(), noon, userID(1))
+	err := f.publisher.PublishUsers(t.Context(), &noon, userID(1))
 	require.ErrorIs(t, err, ErrPending)
 	require.NotErrorIs(t, err, leaderboard.ErrAway)
 
@@ -179,7 +179,7 @@ func TestPublishUsersSaysThatRedisIsAway(t *testing.T) {
 	require.NotErrorIs(t, err, leaderboard.ErrAway, "it was the request that ended")
 
 	require.NoError(t, server.Kill(t.Context()))
-	err = f.publisher.PublishUsers(t.Context(), noon, userID(1))
+	err = f.publisher.PublishUsers(t.Context(), &noon, userID(1))
 	require.ErrorIs(t, err, ErrPending)
 	require.ErrorIs(t, err, leaderboard.ErrAway)
 	require.Equal(t, 1, f.pending())

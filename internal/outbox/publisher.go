@@ -57,6 +57,9 @@ type Stats struct {
 	noted  int // of Left, who are to be removed from boards that will come up without them
 }
 
+// Absent says whether boards are missing that should be there: then a Cycle is due.
+func (s *Stats) Absent() bool { return s.absent > 0 }
+
 func (s *Stats) add(o Stats) {
 	s.Users += o.Users
 	s.Left += o.Left
@@ -70,9 +73,10 @@ func (s *Stats) add(o Stats) {
 }
 
 // Cycle is what a publisher's loop does each time: build the kept boards that are missing, publish who is pending, and
-// build what turned out to be missing still, such as the first board of a language. now decides which spans are kept.
+// build what turned out to be missing still, such as the first board of a language. Redis's clock decides which spans are
+// kept; here and below, now replaces it in tests, and nil is for everybody else.
 // A board that cannot be built keeps nobody from the others.
-func (p *Publisher) Cycle(ctx context.Context, now time.Time) (Stats, error) {
+func (p *Publisher) Cycle(ctx context.Context, now *time.Time) (Stats, error) {
 	total, errBuild := p.ensure(ctx, now)
 	published, err := p.PublishPending(ctx, now)
 	total.add(published)
@@ -88,7 +92,7 @@ func (p *Publisher) Cycle(ctx context.Context, now time.Time) (Stats, error) {
 	return total, errors.Join(err, errBuild)
 }
 
-func (p *Publisher) ensure(ctx context.Context, now time.Time) (Stats, error) {
+func (p *Publisher) ensure(ctx context.Context, now *time.Time) (Stats, error) {
 	done, err := p.builder.EnsureKept(ctx, now)
 	s := Stats{Built: done.Built, Failed: done.Failed}
 	if err != nil {
@@ -99,8 +103,7 @@ func (p *Publisher) ensure(ctx context.Context, now time.Time) (Stats, error) {
 
 // PublishPending publishes all pending users, once each. Users who are left stay pending; an error means that something
 // kept them from the boards, and is the first one that did.
-func (p *Publisher) PublishPending(ctx context.Context, now time.Time) (Stats, error) {
-	p.known.keep(leaderboard.Published(now))
+func (p *Publisher) PublishPending(ctx context.Context, now *time.Time) (Stats, error) {
 	var total Stats
 	var first error
 	for after := uuid.Nil; ; {
@@ -127,7 +130,7 @@ func (p *Publisher) PublishPending(ctx context.Context, now time.Time) (Stats, e
 // is being built, until ctx ends, unless they only leave that board: then it is enough that the board will come up without
 // them. The error is ErrPending when a user could not be brought to all boards, and leaderboard.ErrAway too when Redis did not
 // answer.
-func (p *Publisher) PublishUsers(ctx context.Context, now time.Time, ids ...uuid.UUID) error {
+func (p *Publisher) PublishUsers(ctx context.Context, now *time.Time, ids ...uuid.UUID) error {
 	for len(ids) > 0 {
 		page := ids[:min(pageUsers, len(ids))]
 		ids = ids[len(page):]
@@ -144,7 +147,7 @@ func (p *Publisher) PublishUsers(ctx context.Context, now time.Time, ids ...uuid
 
 // publish runs rounds over a page of users until all are done or nothing more can be done now. With wait it waits for
 // boards that are being built; without, their users are left.
-func (p *Publisher) publish(ctx context.Context, now time.Time, ids []uuid.UUID, wait bool) (total Stats, err error) {
+func (p *Publisher) publish(ctx context.Context, now *time.Time, ids []uuid.UUID, wait bool) (total Stats, err error) {
 	var first error // of boards that failed
 	pending := ids
 	for n := 0; n < maxRounds && len(pending) > 0; n++ {

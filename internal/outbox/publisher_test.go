@@ -129,7 +129,7 @@ func TestDeletedUsersLeaveEveryBoard(t *testing.T) {
 	f.change(gone, 60, before)
 	f.change(stays, 60, spread("c#")...)
 	f.cycle()
-	_, err := f.builder.Build(t.Context(), noon, before) // as another process keeps it whose clock is behind
+	_, err := f.builder.Build(t.Context(), before) // as another process keeps it whose clock is behind
 	require.NoError(t, err)
 	halved := boardOf(calendar.PeriodAllTime, "go")
 	halvedKeys, err := f.rdb.Keys(t.Context(), "{lb:alltime:*:go}:z").Result()
@@ -138,7 +138,7 @@ func TestDeletedUsersLeaveEveryBoard(t *testing.T) {
 	require.NoError(t, f.rdb.Del(t.Context(), halvedKeys...).Err())
 
 	f.delete(gone)
-	require.NoError(t, f.publisher.PublishUsers(t.Context(), noon, gone))
+	require.NoError(t, f.publisher.PublishUsers(t.Context(), &noon, gone))
 	require.Zero(t, f.pending())
 	f.requireBoards(false)
 	for _, p := range calendar.Periods {
@@ -193,10 +193,10 @@ func TestAStoppedPublisherWritesNothingOlder(t *testing.T) {
 			f.publish() // the other one knows its boards
 			f.change(id, 70, day)
 			stopped := newProcess(f.pool, f.rdb)
-			require.NoError(t, stopped.publisher.PublishUsers(t.Context(), noon, id)) // so does this one
+			require.NoError(t, stopped.publisher.PublishUsers(t.Context(), &noon, id)) // so does this one
 			f.change(id, 80, day)
 			f.stopNext(stopped.publisher, func() { meanwhile(f, id) })
-			_, err := stopped.publisher.PublishPending(t.Context(), noon)
+			_, err := stopped.publisher.PublishPending(t.Context(), &noon)
 			require.NoError(t, err)
 			f.publish()
 			require.Zero(t, f.pending())
@@ -242,7 +242,7 @@ func TestWithinOneProcess(t *testing.T) {
 	f.stopNext(f.publisher, func() {
 		f.change(id, 0, day)
 		f.publish()
-		_, err := f.builder.Build(t.Context(), noon, day)
+		_, err := f.builder.Build(t.Context(), day)
 		require.NoError(t, err)
 		f.change(userID(2), 5, day) // somebody else, with whom the new generation is learned
 		f.publish()
@@ -285,7 +285,7 @@ func TestManyPublishersAtOnce(t *testing.T) {
 		other := newProcess(f.pool, f.rdb)
 		g.Go(func() error {
 			for range 15 {
-				if _, err := other.publisher.Cycle(f.ctx, noon); err != nil {
+				if _, err := other.publisher.Cycle(f.ctx, &noon); err != nil {
 					return err
 				}
 			}
@@ -323,11 +323,11 @@ func TestPublishingWhileABoardIsBuilt(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), 3*buildPoll)
 		defer cancel()
-		err := f.publisher.PublishUsers(ctx, noon, userID(1))
+		err := f.publisher.PublishUsers(ctx, &noon, userID(1))
 		require.ErrorIs(t, err, ErrPending)
 		require.NotErrorIs(t, err, leaderboard.ErrAway)
 	})
-	_, err := building.builder.Build(t.Context(), noon, day)
+	_, err := building.builder.Build(t.Context(), day)
 	require.NoError(t, err)
 	f.publish()
 	require.Zero(t, f.pending())
@@ -339,8 +339,8 @@ func TestPublishingWhileABoardIsBuilt(t *testing.T) {
 func TestPublishUsersOfNobodyPending(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	require.NoError(t, f.publisher.PublishUsers(t.Context(), noon))
-	require.NoError(t, f.publisher.PublishUsers(t.Context(), noon, userID(1)))
+	require.NoError(t, f.publisher.PublishUsers(t.Context(), &noon))
+	require.NoError(t, f.publisher.PublishUsers(t.Context(), &noon, userID(1)))
 }
 
 // TestTheNextCycleBuildsWhatWasLost: one key of a board, or everything.
@@ -387,7 +387,7 @@ func TestABrokenBoardHoldsUpItsUsersOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.rdb.Set(t.Context(), keys[0], "not a hash", 0).Err())
 	changeAll()
-	s, err := f.publisher.PublishPending(t.Context(), noon)
+	s, err := f.publisher.PublishPending(t.Context(), &noon)
 	require.ErrorContains(t, err, "WRONGTYPE")
 	require.Equal(t, Stats{Users: others, Left: pageUsers, Boards: 1, Rows: others}, s)
 	require.Equal(t, pageUsers, f.pending())
@@ -405,7 +405,7 @@ func TestACycleBuildsWhatItFindsMissing(t *testing.T) {
 	other := f.stopAfter("LeaderboardLanguagesWithTotals", func() { f.change(userID(1), 60, boardOf(calendar.PeriodDay, "go")) })
 	// stopDB waits for a first row, so there must be one.
 	f.change(userID(2), 60, boardOf(calendar.PeriodDay, "c"))
-	s, err := other.publisher.Cycle(t.Context(), noon)
+	s, err := other.publisher.Cycle(t.Context(), &noon)
 	require.NoError(t, err)
 	require.Equal(t, 2, s.Built)
 	require.Zero(t, f.pending())
@@ -427,7 +427,7 @@ func TestRestoredDatabase(t *testing.T) {
 	s := f.publish()
 	require.Equal(t, Stats{Left: 1, Boards: maxRounds, Refused: maxRounds}, s)
 	require.Equal(t, 1, f.pending())
-	_, err := f.builder.Build(t.Context(), noon, day)
+	_, err := f.builder.Build(t.Context(), day)
 	require.NoError(t, err)
 	f.publish()
 	require.Zero(t, f.pending())

@@ -24,13 +24,18 @@ type roundResult struct {
 
 // round reads the users once, publishes them, and clears who is done. The order of its steps is the point of it: see
 // doc.go.
-func (p *Publisher) round(ctx context.Context, now time.Time, ids []uuid.UUID) (roundResult, error) {
+func (p *Publisher) round(ctx context.Context, now *time.Time, ids []uuid.UUID) (roundResult, error) {
 	known := p.known.now()
 	readAt, err := p.boards.Time(ctx)
 	if err != nil {
 		return roundResult{}, err
 	}
-	b := batch{spans: leaderboard.Published(now), readAt: readAt, index: make(map[leaderboard.Board]int)}
+	present := readAt // of this round, however long ago the cycle began
+	if now != nil {
+		present = *now
+	}
+	b := batch{spans: leaderboard.Published(present), readAt: readAt, index: make(map[leaderboard.Board]int)}
+	p.known.keep(b.spans)
 	if b.users, err = p.read(ctx, b.spans, ids); err != nil {
 		return roundResult{}, err
 	}
@@ -41,7 +46,7 @@ func (p *Publisher) round(ctx context.Context, now time.Time, ids []uuid.UUID) (
 	if err != nil {
 		return roundResult{}, err
 	}
-	result, done := p.settle(&b, outcomes, calendar.Kept(now))
+	result, done := p.settle(&b, outcomes, calendar.Kept(present))
 	if err := p.clear(ctx, done); err != nil {
 		return roundResult{}, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/redisconn"
 )
 
 // DefaultTTL is how long an entry lives: the longest that a stale one can cost detail.
@@ -52,9 +53,10 @@ func Parse(s string) (Entry, bool) {
 
 // Cache is the users' modes in Redis. It sets no deadlines of its own: the context's bound every call.
 type Cache struct {
-	rdb   redis.UniversalClient
-	clock clock.Clock
-	ttl   time.Duration
+	rdb    redis.UniversalClient
+	shards redisconn.Shards
+	clock  clock.Clock
+	ttl    time.Duration
 }
 
 // NewCache is a cache whose entries live for ttl; 0 means DefaultTTL.
@@ -62,12 +64,12 @@ func NewCache(rdb redis.UniversalClient, c clock.Clock, ttl time.Duration) *Cach
 	if ttl <= 0 {
 		ttl = DefaultTTL
 	}
-	return &Cache{rdb: rdb, clock: c, ttl: ttl}
+	return &Cache{rdb: rdb, shards: redisconn.ShardsOf(rdb), clock: c, ttl: ttl}
 }
 
 // Put writes the entry, unless a newer version is there; then it is false.
 func (c *Cache) Put(ctx context.Context, userID uuid.UUID, e Entry) (bool, error) {
-	n, err := putScript.Run(ctx, c.rdb, []string{Key(userID)}, e.Version, string(e.Mode), c.ttl.Milliseconds()).Int()
+	n, err := putScript.Run(ctx, c.rdb, []string{Key(c.shards, userID)}, e.Version, string(e.Mode), c.ttl.Milliseconds()).Int()
 	if err != nil {
 		return false, fmt.Errorf("put mode: %w", err)
 	}
@@ -76,7 +78,7 @@ func (c *Cache) Put(ctx context.Context, userID uuid.UUID, e Entry) (bool, error
 
 // Get is the cached entry, and false when there is none.
 func (c *Cache) Get(ctx context.Context, userID uuid.UUID) (Entry, bool, error) {
-	s, err := c.rdb.Get(ctx, Key(userID)).Result()
+	s, err := c.rdb.Get(ctx, Key(c.shards, userID)).Result()
 	if errors.Is(err, redis.Nil) {
 		return Entry{}, false, nil
 	}
@@ -89,7 +91,7 @@ func (c *Cache) Get(ctx context.Context, userID uuid.UUID) (Entry, bool, error) 
 
 // Forget takes the mode of a deleted user out of the cache.
 func (c *Cache) Forget(ctx context.Context, userID uuid.UUID) error {
-	if err := c.rdb.Del(ctx, Key(userID)).Err(); err != nil {
+	if err := c.rdb.Del(ctx, Key(c.shards, userID)).Err(); err != nil {
 		return fmt.Errorf("forget cached mode: %w", err)
 	}
 	return nil
@@ -101,7 +103,7 @@ func (c *Cache) Fill(ctx context.Context, userID uuid.UUID, e Entry, readAt time
 	if !c.fresh(readAt) {
 		return false, nil
 	}
-	filled, err := c.rdb.SetNX(ctx, Key(userID), e.String(), c.ttl).Result()
+	filled, err := c.rdb.SetNX(ctx, Key(c.shards, userID), e.String(), c.ttl).Result()
 	if err != nil {
 		return false, fmt.Errorf("fill mode: %w", err)
 	}
@@ -111,7 +113,7 @@ func (c *Cache) Fill(ctx context.Context, userID uuid.UUID, e Entry, readAt time
 // QueueFill is Fill as one command of a pipeline, whose result the caller does not need.
 func (c *Cache) QueueFill(ctx context.Context, pipe redis.Pipeliner, userID uuid.UUID, e Entry, readAt time.Time) {
 	if c.fresh(readAt) {
-		pipe.SetNX(ctx, Key(userID), e.String(), c.ttl)
+		pipe.SetNX(ctx, Key(c.shards, userID), e.String(), c.ttl)
 	}
 }
 

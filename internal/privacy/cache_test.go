@@ -58,7 +58,7 @@ func TestPutKeepsTheNewerVersion(t *testing.T) {
 			t.Parallel()
 			b := setupCache(t, 0)
 			if tt.held != "" {
-				require.NoError(t, b.rdb.Set(t.Context(), Key(b.user), tt.held, 0).Err())
+				require.NoError(t, b.rdb.Set(t.Context(), Key(b.shards, b.user), tt.held, 0).Err())
 			}
 			written, err := b.Put(t.Context(), b.user, tt.put)
 			require.NoError(t, err)
@@ -66,11 +66,11 @@ func TestPutKeepsTheNewerVersion(t *testing.T) {
 			want := tt.held
 			if tt.written {
 				want = tt.put.String()
-				ttl := b.rdb.PTTL(t.Context(), Key(b.user)).Val()
+				ttl := b.rdb.PTTL(t.Context(), Key(b.shards, b.user)).Val()
 				require.Greater(t, ttl, 50*time.Second)
 				require.LessOrEqual(t, ttl, DefaultTTL)
 			}
-			require.Equal(t, want, b.rdb.Get(t.Context(), Key(b.user)).Val())
+			require.Equal(t, want, b.rdb.Get(t.Context(), Key(b.shards, b.user)).Val())
 		})
 	}
 }
@@ -86,7 +86,7 @@ func TestFillOnlyWhereThereIsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, filled, "a fill never overwrites, whatever its version")
 	require.Equal(t, Entry{5, activity.ModeSummary}, b.mustGet(t))
-	require.Greater(t, b.rdb.PTTL(t.Context(), Key(b.user)).Val(), time.Duration(0), "an entry that is filled expires")
+	require.Greater(t, b.rdb.PTTL(t.Context(), Key(b.shards, b.user)).Val(), time.Duration(0), "an entry that is filled expires")
 }
 
 // A filler that was stalled for longer than the entry of a change lives must not bring the mode before it back.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
@@ -50,6 +51,7 @@ func (r *Reader) List(ctx context.Context, userID uuid.UUID, after *Cursor, limi
 			Keystrokes: row.Keystrokes,
 			Lines:      row.Lines,
 			TopLang:    row.TopLang,
+			Counts:     Counts{Views: row.Views, Shares: row.Shares, Kudos: row.Kudos, Comments: row.Comments},
 		})
 	}
 	// The cursor is the last session that is shown, not the first that is not: that one may be absorbed by then.
@@ -60,8 +62,24 @@ func (r *Reader) List(ctx context.Context, userID uuid.UUID, after *Cursor, limi
 	return p, nil
 }
 
-// Get returns a session in full, as far as the viewer may see it; uuid.Nil is an anonymous one. The id of a session that
-// was absorbed leads to its heir, which is returned under the heir's own id. Errors: ErrNotFound.
+// Find says whose session the id leads to, if viewer may see it; viewer is uuid.Nil for an anonymous one. The id of a session
+// that was absorbed leads to its heir. Errors: ErrNotFound.
+func (r *Reader) Find(ctx context.Context, viewer, id uuid.UUID) (Ref, error) {
+	row, err := r.q.SessionGetOwner(ctx, r.db, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Ref{}, ErrNotFound
+	}
+	if err != nil {
+		return Ref{}, fmt.Errorf("find session: %w", err)
+	}
+	if privacy.See(privacy.ViewerOf(viewer, row.UserID), row.Privacy, privacy.Detail) == privacy.Hidden {
+		return Ref{}, ErrNotFound
+	}
+	return Ref{Owner: row.UserID, ID: row.ID}, nil
+}
+
+// Get returns a session in full, as far as the viewer may see it by the mode that is read with it; uuid.Nil is an anonymous
+// one. The id of a session that was absorbed leads to its heir, which is returned under the heir's own id. Errors: ErrNotFound.
 func (r *Reader) Get(ctx context.Context, viewer, id uuid.UUID) (*Detail, error) {
 	row, err := r.q.SessionGetDetail(ctx, r.db, MaxLangs, id)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -70,7 +88,8 @@ func (r *Reader) Get(ctx context.Context, viewer, id uuid.UUID) (*Detail, error)
 	if err != nil {
 		return nil, fmt.Errorf("get session: %w", err)
 	}
-	switch privacy.See(privacy.ViewerOf(viewer, row.UserID), row.Privacy, privacy.Detail) {
+	access := privacy.See(privacy.ViewerOf(viewer, row.UserID), row.Privacy, privacy.Detail)
+	switch access {
 	case privacy.Hidden:
 		return nil, ErrNotFound // as absent as one that never was
 	case privacy.WithoutPaths:
@@ -84,6 +103,7 @@ func (r *Reader) Get(ctx context.Context, viewer, id uuid.UUID) (*Detail, error)
 			Keystrokes: row.Keystrokes,
 			Lines:      row.Lines,
 			TopLang:    row.TopLang,
+			Counts:     Counts{Views: row.Views, Shares: row.Shares, Kudos: row.Kudos, Comments: row.Comments},
 		},
 		PeakCPM:      row.PeakCpm,
 		PeakAt:       row.PeakAt.UTC(),
@@ -92,7 +112,27 @@ func (r *Reader) Get(ctx context.Context, viewer, id uuid.UUID) (*Detail, error)
 	if err := d.readJSON(row); err != nil {
 		return nil, err
 	}
+	if access == privacy.WithoutPaths {
+		d.hideUnlisted()
+	}
 	return d, nil
+}
+
+// hideUnlisted takes out the names of languages that are not listed: they can be anything, and whose owner left full keeps no
+// new ones. Their seconds stay, among the other languages'.
+func (d *Detail) hideUnlisted() {
+	shown := d.Langs[:0]
+	for _, l := range d.Langs {
+		if l.Lang == languages.Unknown || languages.Listed(l.Lang) {
+			shown = append(shown, l)
+		} else {
+			d.OtherSeconds += l.Seconds
+		}
+	}
+	d.Langs = shown
+	if !languages.Listed(d.TopLang) {
+		d.TopLang = languages.Unknown
+	}
 }
 
 // readJSON fills in what is stored as JSON. Its errors do not quote what was read, which can be paths.

@@ -188,8 +188,13 @@ func TestGetAbsorbedLeadsToHeir(t *testing.T) {
 	require.Equal(t, heir, d.ID)
 
 	b.exec(t, `UPDATE users SET privacy = 'off'`)
-	_, err = b.Get(t.Context(), uuid.New(), absorbed)
-	require.ErrorIs(t, err, sessions.ErrNotFound)
+	for _, find := range []func(uuid.UUID) error{
+		func(viewer uuid.UUID) error { _, err := b.Find(t.Context(), viewer, absorbed); return err },
+		func(viewer uuid.UUID) error { _, err := b.Get(t.Context(), viewer, absorbed); return err },
+	} {
+		require.NoError(t, find(b.user))
+		require.ErrorIs(t, find(uuid.New()), sessions.ErrNotFound)
+	}
 }
 
 // Who sees what of a session; what is hidden is as absent as what never was.
@@ -204,20 +209,49 @@ func TestGetShowsWhatTheViewerMaySee(t *testing.T) {
 		// None are kept outside of full. Should one be, it is nobody else's.
 		b.exec(t, `INSERT INTO session_details (user_id, session_id, files, key_counts)
 			VALUES ($1, $2, '[{"path":"secret","changes":1}]', '{"a":1}')`, owner, id)
+		b.exec(t, `INSERT INTO session_seconds (user_id, session_id, day, lang, seconds)
+			VALUES ($1, $2, '2026-06-15', 'go', 60), ($1, $2, '2026-06-15', 'in-house', 40)`, owner, id)
 		for viewer, want := range map[uuid.UUID]privacy.Access{owner: privacy.WithPaths, uuid.New(): others, uuid.Nil: others} {
-			d, err := b.Get(t.Context(), viewer, id)
-			if want == privacy.Hidden {
-				require.ErrorIs(t, err, sessions.ErrNotFound)
-				continue
-			}
-			require.NoError(t, err)
-			require.Equal(t, id, d.ID)
-			require.Equal(t, want == privacy.WithPaths, len(d.Files) == 1, "%s", mode)
-			require.Equal(t, want == privacy.WithPaths, d.KeyCounts != nil, "%s", mode)
+			b.requireAccess(t, viewer, owner, id, want)
 		}
 	}
 	_, err := b.Get(t.Context(), b.user, uuid.New())
 	require.ErrorIs(t, err, sessions.ErrNotFound)
+	_, err = b.Find(t.Context(), b.user, uuid.New())
+	require.ErrorIs(t, err, sessions.ErrNotFound)
+}
+
+func (b bundle) requireAccess(t *testing.T, viewer, owner, id uuid.UUID, want privacy.Access) {
+	t.Helper()
+	ref, errFind := b.Find(t.Context(), viewer, id)
+	d, err := b.Get(t.Context(), viewer, id)
+	if want == privacy.Hidden {
+		require.ErrorIs(t, errFind, sessions.ErrNotFound)
+		require.ErrorIs(t, err, sessions.ErrNotFound)
+		return
+	}
+	require.NoError(t, errFind)
+	require.NoError(t, err)
+	require.Equal(t, sessions.Ref{Owner: owner, ID: id}, ref)
+	require.Equal(t, id, d.ID)
+	require.Equal(t, want == privacy.WithPaths, len(d.Files) == 1)
+	require.Equal(t, want == privacy.WithPaths, d.KeyCounts != nil)
+	if want == privacy.WithPaths {
+		require.Len(t, d.Langs, 2)
+		return
+	}
+	require.Equal(t, []sessions.LangSeconds{{Lang: "go", Seconds: 60}}, d.Langs)
+	require.EqualValues(t, 40, d.OtherSeconds, "without the name")
+}
+
+func TestGetShowsTheCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.mustSession(t, b.user, start, time.Hour, 1)
+	b.exec(t, `INSERT INTO session_counters (user_id, session_id, views, shares, kudos, comments) VALUES ($1, $2, 1, 2, 3, 4)`, b.user, id)
+	d, err := b.Get(t.Context(), uuid.Nil, id)
+	require.NoError(t, err)
+	require.Equal(t, sessions.Counts{Views: 1, Shares: 2, Kudos: 3, Comments: 4}, d.Counts)
 }
 
 // What was read can be a path: it must not be in the error.

@@ -29,7 +29,11 @@ type Session struct {
 	Keystrokes int64
 	Lines      int64  // added less removed
 	TopLang    string // language key
+	Counts     Counts
 }
+
+// Counts are what others did with a session. They follow within seconds (views within minutes).
+type Counts struct{ Views, Shares, Kudos, Comments int64 }
 
 // Duration is the session's length in whole seconds, always at least activity.WindowSeconds.
 func (s *Session) Duration() int64 { return s.EndedAt.Unix() - s.StartedAt.Unix() }
@@ -50,6 +54,9 @@ type Detail struct {
 	Files        []File           // most changes first; empty when nothing is kept
 	KeyCounts    map[string]int64 // presses by key label; nil when nothing is kept
 }
+
+// Ref says whose session an id leads to, and under which id it stands now.
+type Ref struct{ Owner, ID uuid.UUID }
 
 // MaxLangs bounds the languages of a Detail: it must not grow with what a user made up.
 const MaxLangs = 100

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/commma/commma/internal/aggregate"
-	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/leaderboard"
 )
 
 // UsersOver checks all users within about the given time, a page now and then.
@@ -26,14 +26,13 @@ func (c *Checker) BoardsOver(ctx context.Context, over time.Duration, o Options)
 	if err != nil {
 		return Result{}, err
 	}
-	now := c.Clock.Now()
-	boards, err := c.Builder.Kept(ctx, now)
+	boards, err := c.Builder.Written(ctx, c.Now)
 	if err != nil {
 		return Result{}, err
 	}
 	o = o.withDefaults()
 	// More than there will be: nearly nobody is on every board of all languages, and each page is read from both sides.
-	each := 2 * int64(len(calendar.Kept(now))) * pages(users, o.Page)
+	each := 2 * int64(len(leaderboard.Published(c.Clock.Now()))) * pages(users, o.Page)
 	o.Pause = paced(over, int64(len(boards))+each)
 	return c.CheckBoards(ctx, o)
 }

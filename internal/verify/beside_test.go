@@ -55,7 +55,7 @@ func TestNoFalseDriftBesideWriters(t *testing.T) {
 		}
 	}
 	writers.Go(until(func() error {
-		_, err := f.checker.Publisher.Cycle(ctx, noon)
+		_, err := f.checker.Publisher.Cycle(ctx, &noon)
 		return err
 	}))
 	passes, members := 0, int64(0)

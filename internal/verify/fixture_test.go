@@ -49,8 +49,8 @@ func newFixture(t testing.TB, users int) *fixture {
 	boards := leaderboard.NewBoards(rdb)
 	f.agg = aggregate.New(pool, finalizer, clock.System{}, log, 2)
 	f.checker = New(Deps{
-		DB: pool, Finalizer: finalizer, Boards: leaderboard.NewVerifier(pool, rdb), Builder: builder,
-		Publisher: outbox.New(pool, boards, builder, testLangs), Clock: clock.NewManual(noon), Log: log,
+		DB: pool, Finalizer: finalizer, Boards: leaderboard.NewVerifier(pool, rdb, testLangs), Builder: builder,
+		Publisher: outbox.New(pool, boards, builder, testLangs), Clock: clock.System{}, Now: &noon, Log: log,
 	})
 	f.seed(t, users)
 	return f
@@ -105,7 +105,7 @@ func (f *fixture) settle(t testing.TB) {
 	t.Helper()
 	_, err := f.agg.Cycle(f.ctx, &noon)
 	require.NoError(t, err)
-	s, err := f.checker.Publisher.Cycle(f.ctx, noon)
+	s, err := f.checker.Publisher.Cycle(f.ctx, &noon)
 	require.NoError(t, err)
 	require.Zero(t, s.Left)
 }
@@ -140,7 +140,7 @@ func (f *fixture) stored() map[string][]string {
 		require.NoError(f.t, err)
 	}
 	// A board that healing removed or that was never built is made now.
-	_, err := f.checker.Publisher.Cycle(f.ctx, noon)
+	_, err := f.checker.Publisher.Cycle(f.ctx, &noon)
 	require.NoError(f.t, err)
 	for _, span := range calendar.Kept(noon) {
 		for _, lang := range append([]string{""}, testLangs...) {

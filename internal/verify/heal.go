@@ -42,7 +42,7 @@ func (c *Checker) heal(ctx context.Context, repairs map[uuid.UUID]*aggregate.Rep
 	defer cancel()
 	// One by one: a user whom some board does not take now is committed and pending, and keeps nobody from the pass.
 	for _, id := range ids {
-		err := c.Publisher.PublishUsers(pctx, c.Clock.Now(), id)
+		err := c.Publisher.PublishUsers(pctx, c.Now, id)
 		if ctx.Err() != nil || errors.Is(err, leaderboard.ErrAway) {
 			return healed, fmt.Errorf("publish healed user: %w", errors.Join(err, ctx.Err()))
 		}

@@ -57,7 +57,7 @@ func (f *fixture) grow(id uuid.UUID) {
 		}
 		return outbox.Enqueue(ctx, tx, id, version)
 	}))
-	require.NoError(f.t, f.checker.Publisher.PublishUsers(f.ctx, noon, id))
+	require.NoError(f.t, f.checker.Publisher.PublishUsers(f.ctx, &noon, id))
 }
 
 // audit checks one board through a client of its own with a hook.
@@ -67,7 +67,7 @@ func (f *fixture) audit(board leaderboard.Board, h *between) (leaderboard.Audite
 	f.t.Cleanup(func() { _ = rdb.Close() })
 	rdb.AddHook(h)
 	var found []leaderboard.Misplaced
-	audited, err := leaderboard.NewVerifier(f.pool, rdb).Verify(f.ctx, board, leaderboard.Audit{
+	audited, err := leaderboard.NewVerifier(f.pool, rdb, testLangs).Verify(f.ctx, board, leaderboard.Audit{
 		Page: 100, Pause: func(context.Context) error { return nil },
 		Found: func(_ context.Context, m []leaderboard.Misplaced) error {
 			found = append(found, m...)

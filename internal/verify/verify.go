@@ -5,6 +5,8 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,7 +24,8 @@ type Deps struct {
 	Boards    *leaderboard.Verifier
 	Builder   *leaderboard.Builder
 	Publisher *outbox.Publisher
-	Clock     clock.Clock
+	Clock     clock.Clock // for how long a pass takes
+	Now       *time.Time  // replaces Redis's clock for choosing boards, in tests; nil is for everybody else
 	Log       *slog.Logger
 }
 
@@ -47,7 +50,9 @@ type Options struct {
 	Anew  bool                               // start at a random user or board, so that a pass cut short often still covers all
 	// Observe is told of drift as it is found, with how much of it was healed; nil for nobody.
 	Observe func(kind string, found, healed int64)
-	except  map[uuid.UUID]bool // users whose totals are known to be wrong: their places follow them
+	// except are users who are known to be wrong in Postgres and were not healed, by what is: their places may be right, and are
+	// not to be compared with that.
+	except map[uuid.UUID]aggregate.DriftKind
 }
 
 func (o Options) withDefaults() Options {
@@ -66,9 +71,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// All checks users, then boards. Places of users whose totals were found wrong are not counted again.
+// All checks users, then boards. Of users whose totals or streaks were found wrong, and were not healed, the places are
+// compared with their sessions: else they would count as wrong because they are right.
 func (c *Checker) All(ctx context.Context, o Options) (Result, error) {
-	o.except = make(map[uuid.UUID]bool)
+	o.except = make(map[uuid.UUID]aggregate.DriftKind)
 	total, err := c.Users(ctx, o)
 	if err != nil {
 		return total, err
@@ -142,9 +148,6 @@ func (c *Checker) usersPage(ctx context.Context, ids []uuid.UUID, o *Options, r 
 		d := &found[i]
 		r.of(d.Kind).found(d.Rows, d.Seconds)
 		repairs[d.User] = &aggregate.Repair{User: d.User}
-		if d.Kind != aggregate.DriftStreak && o.except != nil {
-			o.except[d.User] = true
-		}
 		c.Log.WarnContext(ctx, "drift", "user_id", d.User, "kind", d.Kind, "rows", d.Rows, "seconds", d.Seconds)
 	}
 	var healed map[uuid.UUID]bool
@@ -155,11 +158,23 @@ func (c *Checker) usersPage(ctx context.Context, ids []uuid.UUID, o *Options, r 
 		var n int64
 		if healed[found[i].User] {
 			n = 1
+		} else {
+			o.spare(&found[i])
 		}
 		r.of(found[i].Kind).Healed += n
 		o.Observe(string(found[i].Kind), 1, n)
 	}
 	return err
+}
+
+// spare notes who is left with drift. Wrong totals count more than a wrong streak.
+func (o *Options) spare(d *aggregate.Drift) {
+	if o.except == nil || d.Kind == aggregate.DriftSession {
+		return // places are right if they are what the totals are
+	}
+	if o.except[d.User] != aggregate.DriftTotal {
+		o.except[d.User] = d.Kind
+	}
 }
 
 func (r *Result) of(kind aggregate.DriftKind) *Count {
@@ -187,7 +202,7 @@ func (c *Checker) CheckBoards(ctx context.Context, o Options) (r Result, err err
 		r.TookS = c.Clock.Now().Sub(began).Seconds()
 		r.sum()
 	}()
-	boards, err := c.Builder.Kept(ctx, began)
+	boards, err := c.Builder.Written(ctx, c.Now)
 	if err != nil {
 		return r, err
 	}
@@ -224,16 +239,21 @@ func (c *Checker) board(ctx context.Context, board leaderboard.Board, o *Options
 func (c *Checker) misplaced(
 	ctx context.Context, board leaderboard.Board, misplaced []leaderboard.Misplaced, o *Options, r *Result,
 ) error {
+	misplaced, err := c.unexplained(ctx, board, misplaced, o)
+	if err != nil {
+		return err
+	}
 	repairs := make(map[uuid.UUID]*aggregate.Repair, len(misplaced))
 	for _, m := range misplaced {
-		if o.except[m.User] {
-			continue
-		}
 		r.Places.found(1, max(m.Shown-m.Seconds, m.Seconds-m.Shown))
-		c.Log.WarnContext(ctx, "drift", "user_id", m.User, "kind", KindPlace, "period", board.Period,
+		c.Log.WarnContext(ctx, "drift", "user_id", m.User, "kind", KindPlace, "fault", m.Fault, "period", board.Period,
 			"starts_on", board.StartsOn, "lang", board.Lang, "shown", m.Shown, "seconds", m.Seconds)
-		repairs[m.User] = &aggregate.Repair{
-			User: m.User, Above: max(m.Held, 1), Shown: []aggregate.ShownTotal{{Span: board.Span, Lang: board.Lang}},
+		user := m.User
+		if m.Held > leaderboard.MaxVersion {
+			user = uuid.Nil // no version is newer
+		}
+		repairs[user] = &aggregate.Repair{
+			User: user, Above: max(m.Held, 1), Shown: []aggregate.ShownTotal{{Span: board.Span, Lang: board.Lang}},
 		}
 	}
 	found := int64(len(repairs))
@@ -247,15 +267,44 @@ func (c *Checker) misplaced(
 	return err
 }
 
-// healPlaces heals the users of wrong places, and builds a board anew where a place is no user's: there is nothing to
-// publish then.
+// unexplained are those misplaced of whom it is not Postgres that is known to be wrong.
+func (c *Checker) unexplained(
+	ctx context.Context, board leaderboard.Board, misplaced []leaderboard.Misplaced, o *Options,
+) ([]leaderboard.Misplaced, error) {
+	var ids []uuid.UUID
+	for _, m := range misplaced {
+		if o.except[m.User] == aggregate.DriftTotal {
+			ids = append(ids, m.User)
+		}
+	}
+	var seconds map[uuid.UUID]int64
+	if len(ids) > 0 {
+		var err error
+		if seconds, err = aggregate.SessionSeconds(ctx, c.DB, ids, aggregate.ShownTotal{Span: board.Span, Lang: board.Lang}); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(misplaced, func(m leaderboard.Misplaced) bool {
+		kind, known := o.except[m.User]
+		switch {
+		case !known || m.Fault == leaderboard.FaultVersion:
+			return false
+		case m.Fault == leaderboard.FaultValue:
+			return true // the facts follow from totals and streak
+		}
+		return kind == aggregate.DriftTotal && m.Shown == seconds[m.User]
+	}), nil
+}
+
+// healPlaces heals the users of wrong places, and builds a board anew where a place is no user's (there is nothing to publish
+// then) or holds a version that is none.
 func (c *Checker) healPlaces(
 	ctx context.Context, board leaderboard.Board, repairs map[uuid.UUID]*aggregate.Repair,
 ) (int64, error) {
 	var built int64
 	if _, ok := repairs[uuid.Nil]; ok {
 		delete(repairs, uuid.Nil)
-		if _, err := c.Builder.Build(ctx, c.Clock.Now(), board); err != nil {
+		if _, err := c.Builder.Build(ctx, board); err != nil {
 			c.Log.ErrorContext(ctx, "could not build a board anew", "err", err)
 		} else {
 			built = 1

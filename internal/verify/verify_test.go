@@ -94,7 +94,7 @@ func plants() []plant {
 				plant{fmt.Sprintf("a %s total of %q too low", p, lang), plantTotal(p, lang, -1), Result{Totals: one}})
 		}
 	}
-	return ps
+	return append(ps, storedPlants()...)
 }
 
 // drifts is the part of a result that says what was found; seconds that a plant does not know in advance are -1.

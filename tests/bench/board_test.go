@@ -20,7 +20,7 @@ func BenchmarkBoards(b *testing.B) {
 	s := newSite(b, crowd{users: scaled(100_000, 2000), sessions: 20, perDay: 2})
 	rdb := newRedis(b)
 	builder := leaderboard.NewBuilder(s.db, rdb, languages.Keys(), quiet)
-	_, err := builder.EnsureKept(b.Context(), noon)
+	_, err := builder.EnsureKept(b.Context(), &noon)
 	require.NoError(b, err)
 	settle(b, s.db)
 	b.Run("pages", func(b *testing.B) { benchPages(b, s, rdb) })

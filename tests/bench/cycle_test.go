@@ -133,7 +133,7 @@ func (s *site) boards(b *testing.B) published {
 	rdb := newRedis(b)
 	builder := leaderboard.NewBuilder(s.db, rdb, languages.Keys(), quiet)
 	p := published{s, outbox.New(s.db, leaderboard.NewBoards(rdb), builder, languages.Keys())}
-	_, err := p.publisher.Cycle(b.Context(), noon)
+	_, err := p.publisher.Cycle(b.Context(), &noon)
 	require.NoError(b, err)
 	return p
 }
@@ -154,7 +154,7 @@ func (p published) publish(b *testing.B, n int) func() time.Duration {
 		p.cycle(b, n)()
 		var stats outbox.Stats
 		var err error
-		took := timed(func() { stats, err = p.publisher.Cycle(b.Context(), noon) })
+		took := timed(func() { stats, err = p.publisher.Cycle(b.Context(), &noon) })
 		require.NoError(b, err)
 		require.Equal(b, n, stats.Users)
 		return took

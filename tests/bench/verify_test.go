@@ -21,7 +21,7 @@ import (
 func benchVerify(b *testing.B, s *site, rdb *redis.Client, builder *leaderboard.Builder) {
 	boards := leaderboard.NewBoards(rdb)
 	checker := verify.New(verify.Deps{
-		DB: s.db, Finalizer: s.finalizer, Boards: leaderboard.NewVerifier(s.db, rdb), Builder: builder,
+		DB: s.db, Finalizer: s.finalizer, Boards: leaderboard.NewVerifier(s.db, rdb, languages.Keys()), Builder: builder,
 		Publisher: outbox.New(s.db, boards, builder, languages.Keys()), Clock: clock.NewManual(noon), Log: quiet,
 	})
 	w := &writers{site: s, ids: s.hot(b, min(s.due.users, 15_000))}

@@ -172,6 +172,86 @@ func (e ReadinessStatus) Valid() bool {
 	}
 }
 
+// Author Who wrote something.
+type Author struct {
+	// AvatarURL Picture of the user.
+	AvatarURL *string `json:"avatar_url"`
+
+	// Handle The user's public name; case matters.
+	//
+	// Example: demo
+	Handle Handle `json:"handle"`
+}
+
+// Badge A distinction.
+type Badge struct {
+	// Description What it is given for.
+	//
+	// Example: Was here in the first month.
+	Description string `json:"description"`
+
+	// ID Names it to programs.
+	//
+	// Example: early
+	ID string `json:"id"`
+
+	// Name Names it to people.
+	//
+	// Example: Early bird
+	Name string `json:"name"`
+}
+
+// Comment One comment.
+type Comment struct {
+	// Author Who wrote something.
+	Author Author `json:"author"`
+
+	// Body Plain text; escape it.
+	//
+	// Example: Nice streak!
+	Body string `json:"body"`
+
+	// CreatedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
+	//
+	// Example: 2026-06-15T09:30:00.000Z
+	CreatedAt Timestamp `json:"created_at"`
+
+	// ID The comment's id.
+	//
+	// Example: 0b9c4a6e-2f4e-4a37-9d5b-0d2c8a1e7f55
+	ID openapi_types.UUID `json:"id"`
+}
+
+// CommentAnswer A comment that was stored.
+type CommentAnswer struct {
+	// Comment One comment.
+	Comment Comment `json:"comment"`
+
+	// Comments All comments that the session has now.
+	//
+	// Example: 1
+	Comments int64 `json:"comments"`
+}
+
+// CommentPage A page of comments.
+type CommentPage struct {
+	// Comments Oldest first.
+	Comments []Comment `json:"comments"`
+
+	// NextCursor Where the next page starts; `null` at the end.
+	NextCursor *string `json:"next_cursor"`
+
+	// SessionID The session's id; not the one asked for when that one was absorbed.
+	//
+	// Example: 8f14e45f-ceea-467f-a9b1-0d3a5f0f8c11
+	SessionID openapi_types.UUID `json:"session_id"`
+
+	// Total All comments that the session has now.
+	//
+	// Example: 1
+	Total int64 `json:"total"`
+}
+
 // Date A calendar date.
 //
 // Example: 2026-06-15
@@ -340,6 +420,22 @@ type KeyboardHeatmap struct {
 	Total int64 `json:"total"`
 }
 
+// Kudos How a session stands with its kudos.
+type Kudos struct {
+	// Given Whether the signed-in user has given kudos.
+	Given bool `json:"given"`
+
+	// Kudos All kudos that the session has now.
+	//
+	// Example: 12
+	Kudos int64 `json:"kudos"`
+
+	// SessionID The session's id; not the one asked for when that one was absorbed.
+	//
+	// Example: 8f14e45f-ceea-467f-a9b1-0d3a5f0f8c11
+	SessionID openapi_types.UUID `json:"session_id"`
+}
+
 // Leaderboard A page of a board.
 type Leaderboard struct {
 	// Entries Most seconds first.
@@ -449,12 +545,113 @@ type MePatch struct {
 	Timezone *string `json:"timezone,omitempty"`
 }
 
+// NewComment A comment to be stored. Other fields are ignored.
+type NewComment struct {
+	// Body Plain text of 1 to 2,000 characters, at most 64 KiB before it is trimmed.
+	//
+	// Example: Nice streak!
+	Body string `json:"body"`
+}
+
 // Period A length of time. Weeks are ISO weeks, which start on Monday.
 type Period string
 
 // PrivacyMode `full` keeps paths, projects and key counts. `summary` keeps id, time, language, keystrokes and lines. `off`
 // stores nothing new and shows the user nowhere.
 type PrivacyMode string
+
+// Profile A user as others see them.
+type Profile struct {
+	// AvatarURL Picture of the user.
+	AvatarURL *string `json:"avatar_url"`
+
+	// Badges Not kept; always empty.
+	Badges []Badge `json:"badges"`
+
+	// Bio Not kept; always `null`.
+	Bio *string `json:"bio"`
+
+	// Company Not kept; always `null`.
+	Company *string `json:"company"`
+
+	// CreatedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
+	//
+	// Example: 2026-06-15T09:30:00.000Z
+	CreatedAt Timestamp `json:"created_at"`
+
+	// DisplayName Not kept; always `null`.
+	DisplayName *string `json:"display_name"`
+
+	// Handle The user's public name; case matters.
+	//
+	// Example: demo
+	Handle Handle `json:"handle"`
+
+	// JobTitle Not kept; always `null`.
+	JobTitle *string `json:"job_title"`
+
+	// LastSeenAt When the user's token last came with a request, to about five minutes, UTC; `null` when that is not known.
+	LastSeenAt *Instant `json:"last_seen_at"`
+
+	// Linkedin Not kept; always `null`.
+	Linkedin *string `json:"linkedin"`
+
+	// Location Not kept; always `null`.
+	Location *string `json:"location"`
+
+	// OpenToWork Not kept; always `false`.
+	//
+	// Example: false
+	OpenToWork bool `json:"open_to_work"`
+
+	// Pronouns Not kept; always `null`.
+	Pronouns *string `json:"pronouns"`
+
+	// Stats All that the user has done.
+	Stats ProfileStats `json:"stats"`
+
+	// Streak Runs of days with activity, in the user's time zone.
+	Streak ProfileStreak `json:"streak"`
+
+	// Views Looks by others; a look shows here within about five minutes.
+	//
+	// Example: 12
+	Views Views `json:"views"`
+
+	// Website Not kept; always `null`.
+	Website *string `json:"website"`
+}
+
+// ProfileStats All that the user has done.
+type ProfileStats struct {
+	// TopLang Display name of the listed language with most seconds; `null` when there is none.
+	//
+	// Example: Go
+	TopLang *string `json:"top_lang"`
+
+	// TotalDurationS Whole seconds.
+	//
+	// Example: 3600
+	TotalDurationS Duration `json:"total_duration_s"`
+
+	// TotalSessions Finalized sessions.
+	//
+	// Example: 42
+	TotalSessions int64 `json:"total_sessions"`
+}
+
+// ProfileStreak Runs of days with activity, in the user's time zone.
+type ProfileStreak struct {
+	// CurrentDays Days of the run that ends today or yesterday, else 0.
+	//
+	// Example: 3
+	CurrentDays int64 `json:"current_days"`
+
+	// LongestDays Days of the longest run ever.
+	//
+	// Example: 12
+	LongestDays int64 `json:"longest_days"`
+}
 
 // Readiness What the service can reach.
 type Readiness struct {
@@ -505,6 +702,11 @@ type Rejection struct {
 
 // SessionDetail One session in full.
 type SessionDetail struct {
+	// Comments Comments on it; follows within about five seconds.
+	//
+	// Example: 3
+	Comments int64 `json:"comments"`
+
 	// DurationS Whole seconds.
 	//
 	// Example: 3600
@@ -515,7 +717,7 @@ type SessionDetail struct {
 	// Example: 2026-06-15T09:30:00.000Z
 	EndedAt Timestamp `json:"ended_at"`
 
-	// Files Most changes first; empty unless the user was on `full`.
+	// Files Most changes first; empty unless the user was on `full`, and to anybody but the owner.
 	Files []SessionFile `json:"files"`
 
 	// ID The session's id; not the one asked for when that one was absorbed.
@@ -525,6 +727,11 @@ type SessionDetail struct {
 
 	// KeyboardHeatmap Key counts; `null` when there are none.
 	KeyboardHeatmap *KeyboardHeatmap `json:"keyboard_heatmap"`
+
+	// Kudos Users who gave kudos; follows within about five seconds.
+	//
+	// Example: 12
+	Kudos int64 `json:"kudos"`
 
 	// Langs The 100 languages with the most seconds, most first, equal ones by name. What further ones there are stand
 	// together in a last entry named `Other`. All seconds add up to `duration_s`.
@@ -550,10 +757,20 @@ type SessionDetail struct {
 	// Example: 241
 	PeakCpm int64 `json:"peak_cpm"`
 
+	// Shares How often it was shared; follows within about five seconds.
+	//
+	// Example: 2
+	Shares int64 `json:"shares"`
+
 	// StartedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
 	//
 	// Example: 2026-06-15T09:30:00.000Z
 	StartedAt Timestamp `json:"started_at"`
+
+	// Views Looks by others; a look shows here within about five minutes.
+	//
+	// Example: 12
+	Views Views `json:"views"`
 }
 
 // SessionFile One file of a session.
@@ -598,6 +815,11 @@ type SessionPage struct {
 
 // SessionSummary One session in short.
 type SessionSummary struct {
+	// Comments Comments on it; follows within about five seconds.
+	//
+	// Example: 3
+	Comments int64 `json:"comments"`
+
 	// DurationS Whole seconds.
 	//
 	// Example: 3600
@@ -613,6 +835,11 @@ type SessionSummary struct {
 	// Example: 8f14e45f-ceea-467f-a9b1-0d3a5f0f8c11
 	ID openapi_types.UUID `json:"id"`
 
+	// Kudos Users who gave kudos; follows within about five seconds.
+	//
+	// Example: 12
+	Kudos int64 `json:"kudos"`
+
 	// LinesDelta Lines added less lines removed.
 	//
 	// Example: 1247
@@ -623,6 +850,11 @@ type SessionSummary struct {
 	// Example: 184
 	PaceCpm int64 `json:"pace_cpm"`
 
+	// Shares How often it was shared; follows within about five seconds.
+	//
+	// Example: 2
+	Shares int64 `json:"shares"`
+
 	// StartedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
 	//
 	// Example: 2026-06-15T09:30:00.000Z
@@ -632,6 +864,17 @@ type SessionSummary struct {
 	//
 	// Example: TypeScript
 	TopLang *string `json:"top_lang"`
+
+	// Views Views of its page by others; follows within minutes.
+	//
+	// Example: 40
+	Views int64 `json:"views"`
+}
+
+// ShareAnswer What became of a share.
+type ShareAnswer struct {
+	// Recorded Whether it is counted.
+	Recorded bool `json:"recorded"`
 }
 
 // Streak Runs of days with activity, in the user's time zone.
@@ -654,6 +897,51 @@ type Streak struct {
 //
 // Example: 2026-06-15T09:30:00.000Z
 type Timestamp = Instant
+
+// ViewAnswer Whether a look was counted.
+type ViewAnswer struct {
+	// Recorded Whether this request counted.
+	//
+	// Example: true
+	Recorded bool `json:"recorded"`
+}
+
+// ViewDay The views of one UTC day.
+type ViewDay struct {
+	// Date A calendar date.
+	//
+	// Example: 2026-06-15
+	Date Date `json:"date"`
+
+	// Profile Of the profile.
+	//
+	// Example: 12
+	Profile int64 `json:"profile"`
+
+	// Sessions Of all sessions together.
+	//
+	// Example: 3
+	Sessions int64 `json:"sessions"`
+}
+
+// ViewDays Views by UTC day.
+type ViewDays struct {
+	// Days Oldest first, days without views included.
+	Days []ViewDay `json:"days"`
+}
+
+// ViewRequest Which page was looked at.
+type ViewRequest struct {
+	// Target `profile:` and a handle, or `session:` and a session's id.
+	//
+	// Example: profile:ada
+	Target string `json:"target"`
+}
+
+// Views Looks by others; a look shows here within about five minutes.
+//
+// Example: 12
+type Views = int64
 
 // Absorbed The envelope of every error.
 type Absorbed = ErrorAnswer
@@ -705,6 +993,12 @@ type GetLeaderboardParams struct {
 	Around *string `form:"around,omitempty" json:"around,omitempty"`
 }
 
+// ListViewsParams defines parameters for ListViews.
+type ListViewsParams struct {
+	// Days How many days, today's included. Outside 1 to 366 it is moved to the nearer end; not a number means the default.
+	Days *string `form:"days,omitempty" json:"days,omitempty"`
+}
+
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
 	// Limit Sessions per page. Outside 1 to 100 it is moved to the nearer end; not a number means the default.
@@ -714,11 +1008,26 @@ type ListSessionsParams struct {
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListCommentsParams defines parameters for ListComments.
+type ListCommentsParams struct {
+	// Limit Comments per page. Outside 1 to 100 it is moved to the nearer end; not a number means the default.
+	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor `next_cursor` of the page before.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // IngestEventsJSONRequestBody defines body for IngestEvents for application/json ContentType.
 type IngestEventsJSONRequestBody = IngestRequest
 
 // PatchMeJSONRequestBody defines body for PatchMe for application/json ContentType.
 type PatchMeJSONRequestBody = MePatch
+
+// PostCommentJSONRequestBody defines body for PostComment for application/json ContentType.
+type PostCommentJSONRequestBody = NewComment
+
+// RecordViewJSONRequestBody defines body for RecordView for application/json ContentType.
+type RecordViewJSONRequestBody = ViewRequest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
@@ -734,6 +1043,9 @@ type ServerInterface interface {
 	// GetReadiness The service can do its work
 	// (GET /readyz)
 	GetReadiness(ctx echo.Context) error
+	// DeleteComment Delete a comment
+	// (DELETE /v1/comments/{id})
+	DeleteComment(ctx echo.Context, id string) error
 	// IngestEvents Upload activity
 	// (POST /v1/ingest)
 	IngestEvents(ctx echo.Context) error
@@ -749,6 +1061,9 @@ type ServerInterface interface {
 	// PatchMe Change privacy or time zone
 	// (PATCH /v1/me)
 	PatchMe(ctx echo.Context) error
+	// ListViews Views of the signed-in user's pages
+	// (GET /v1/me/views)
+	ListViews(ctx echo.Context, params ListViewsParams) error
 	// ListSessions Own sessions, newest first
 	// (GET /v1/sessions)
 	ListSessions(ctx echo.Context, params ListSessionsParams) error
@@ -758,6 +1073,27 @@ type ServerInterface interface {
 	// GetSession One session in full
 	// (GET /v1/sessions/{id})
 	GetSession(ctx echo.Context, id string) error
+	// ListComments Comments on a session, oldest first
+	// (GET /v1/sessions/{id}/comments)
+	ListComments(ctx echo.Context, id string, params ListCommentsParams) error
+	// PostComment Comment on a session
+	// (POST /v1/sessions/{id}/comments)
+	PostComment(ctx echo.Context, id string) error
+	// DeleteKudos Take kudos back
+	// (DELETE /v1/sessions/{id}/kudos)
+	DeleteKudos(ctx echo.Context, id string) error
+	// PutKudos Give kudos to a session
+	// (PUT /v1/sessions/{id}/kudos)
+	PutKudos(ctx echo.Context, id string) error
+	// PostShare Count one share of a session
+	// (POST /v1/sessions/{id}/shares)
+	PostShare(ctx echo.Context, id string) error
+	// GetUser A user's profile
+	// (GET /v1/users/{handle})
+	GetUser(ctx echo.Context, handle Handle) error
+	// RecordView Count a view of a page that is rendered elsewhere
+	// (POST /v1/views)
+	RecordView(ctx echo.Context) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -798,6 +1134,22 @@ func (w *ServerInterfaceWrapper) GetReadiness(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetReadiness(ctx)
+	return err
+}
+
+// DeleteComment converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteComment(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteComment(ctx, id)
 	return err
 }
 
@@ -890,6 +1242,24 @@ func (w *ServerInterfaceWrapper) PatchMe(ctx echo.Context) error {
 	return err
 }
 
+// ListViews converts echo context to params.
+func (w *ServerInterfaceWrapper) ListViews(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListViewsParams
+	// ------------- Optional query parameter "days" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "days", ctx.QueryParams(), &params.Days, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter days: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListViews(ctx, params)
+	return err
+}
+
 // ListSessions converts echo context to params.
 func (w *ServerInterfaceWrapper) ListSessions(ctx echo.Context) error {
 	var err error
@@ -947,6 +1317,127 @@ func (w *ServerInterfaceWrapper) GetSession(ctx echo.Context) error {
 	return err
 }
 
+// ListComments converts echo context to params.
+func (w *ServerInterfaceWrapper) ListComments(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListCommentsParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListComments(ctx, id, params)
+	return err
+}
+
+// PostComment converts echo context to params.
+func (w *ServerInterfaceWrapper) PostComment(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PostComment(ctx, id)
+	return err
+}
+
+// DeleteKudos converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteKudos(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteKudos(ctx, id)
+	return err
+}
+
+// PutKudos converts echo context to params.
+func (w *ServerInterfaceWrapper) PutKudos(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutKudos(ctx, id)
+	return err
+}
+
+// PostShare converts echo context to params.
+func (w *ServerInterfaceWrapper) PostShare(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PostShare(ctx, id)
+	return err
+}
+
+// GetUser converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUser(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "handle" -------------
+	var handle Handle
+
+	err = runtime.BindStyledParameterWithOptions("simple", "handle", ctx.Param("handle"), &handle, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter handle: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUser(ctx, handle)
+	return err
+}
+
+// RecordView converts echo context to params.
+func (w *ServerInterfaceWrapper) RecordView(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RecordView(ctx)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -999,9 +1490,18 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/me", wrapper.DeleteMe, options.OperationMiddlewares["deleteMe"]...)
 	router.GET(options.BaseURL+"/v1/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
 	router.PATCH(options.BaseURL+"/v1/me", wrapper.PatchMe, options.OperationMiddlewares["patchMe"]...)
+	router.GET(options.BaseURL+"/v1/me/views", wrapper.ListViews, options.OperationMiddlewares["listViews"]...)
+	router.GET(options.BaseURL+"/v1/users/:handle", wrapper.GetUser, options.OperationMiddlewares["getUser"]...)
+	router.POST(options.BaseURL+"/v1/views", wrapper.RecordView, options.OperationMiddlewares["recordView"]...)
 	router.GET(options.BaseURL+"/v1/sessions", wrapper.ListSessions, options.OperationMiddlewares["listSessions"]...)
 	router.DELETE(options.BaseURL+"/v1/sessions/:id", wrapper.DeleteSession, options.OperationMiddlewares["deleteSession"]...)
 	router.GET(options.BaseURL+"/v1/sessions/:id", wrapper.GetSession, options.OperationMiddlewares["getSession"]...)
+	router.DELETE(options.BaseURL+"/v1/sessions/:id/kudos", wrapper.DeleteKudos, options.OperationMiddlewares["deleteKudos"]...)
+	router.PUT(options.BaseURL+"/v1/sessions/:id/kudos", wrapper.PutKudos, options.OperationMiddlewares["putKudos"]...)
+	router.GET(options.BaseURL+"/v1/sessions/:id/comments", wrapper.ListComments, options.OperationMiddlewares["listComments"]...)
+	router.POST(options.BaseURL+"/v1/sessions/:id/comments", wrapper.PostComment, options.OperationMiddlewares["postComment"]...)
+	router.POST(options.BaseURL+"/v1/sessions/:id/shares", wrapper.PostShare, options.OperationMiddlewares["postShare"]...)
+	router.DELETE(options.BaseURL+"/v1/comments/:id", wrapper.DeleteComment, options.OperationMiddlewares["deleteComment"]...)
 	router.GET(options.BaseURL+"/health", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness, options.OperationMiddlewares["getReadiness"]...)
 	router.GET(options.BaseURL+"/metrics", wrapper.GetMetrics, options.OperationMiddlewares["getMetrics"]...)

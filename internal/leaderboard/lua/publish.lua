@@ -20,6 +20,9 @@ local function note_removals(token)
   return { 5 }
 end
 
+local time = redis.call('TIME')
+local now = tonumber(time[1])
+if now - tonumber(ARGV[2]) > READ_TTL then return { 4 } end -- also of a board that is not there: the spans are too old as well
 local gen = mark()
 if not gen then
   -- What remains of it must not come back whole, should a server that made it take over again.
@@ -27,14 +30,11 @@ if not gen then
   return redis.call('EXISTS', KEYS[3]) == 1 and note_removals(redis.call('GET', KEYS[3])) or { 1 }
 end
 if gen ~= ARGV[1] then return { 3, gen } end
-local time = redis.call('TIME')
-local now = tonumber(time[1])
-if now - tonumber(ARGV[2]) > READ_TTL then return { 4 } end
 
 local answer, taken = { 0 }, {}
 for i = 3, #ARGV, 4 do
   local held = redis.call('HGET', KEYS[2], ARGV[i])
-  if held and tonumber(string.match(held, '^%d+')) > tonumber(ARGV[i + 1]) then
+  if held and tonumber(string.match(held, '^%d+') or -1) > tonumber(ARGV[i + 1]) then
     answer[#answer + 1] = (i + 1) / 4
   else
     taken[#taken + 1] = i

@@ -2,7 +2,7 @@
 --
 -- An equal version is replaced: it can only be the same change once more, or what a change left that did not commit.
 --
--- KEYS[1]  mode:{user}
+-- KEYS[1]  mode:{shard}:user
 -- ARGV[1]  version of the user in Postgres, a decimal integer below 2^53
 -- ARGV[2]  the mode's name
 -- ARGV[3]  time to live, in milliseconds

@@ -30,3 +30,21 @@ func (q *Queries) AccountSetLockTimeout(ctx context.Context, db DBTX, ms string)
 	_, err := db.Exec(ctx, AccountSetLockTimeout, ms)
 	return err
 }
+
+const AccountSetStatementTimeout = `-- name: AccountSetStatementTimeout :one
+SELECT b.timeout::text AS before, set_config('statement_timeout', $1::text, true)::text AS now
+FROM (SELECT current_setting('statement_timeout') AS timeout OFFSET 0) b
+`
+
+type AccountSetStatementTimeoutRow struct {
+	Before string
+	Now    string
+}
+
+// For the rest of the transaction, or until the savepoint before it is rolled back to. Returns what was in force.
+func (q *Queries) AccountSetStatementTimeout(ctx context.Context, db DBTX, timeout string) (AccountSetStatementTimeoutRow, error) {
+	row := db.QueryRow(ctx, AccountSetStatementTimeout, timeout)
+	var i AccountSetStatementTimeoutRow
+	err := row.Scan(&i.Before, &i.Now)
+	return i, err
+}

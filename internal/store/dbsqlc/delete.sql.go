@@ -41,6 +41,18 @@ func (q *Queries) DeleteGetSession(ctx context.Context, db DBTX, userID uuid.UUI
 	return i, err
 }
 
+const DeleteLockUser = `-- name: DeleteLockUser :one
+SELECT version FROM users WHERE id = $1 FOR UPDATE
+`
+
+// The lock that only a delete takes: whoever writes something down of a user who must exist waits for the end of it.
+func (q *Queries) DeleteLockUser(ctx context.Context, db DBTX, id uuid.UUID) (int64, error) {
+	row := db.QueryRow(ctx, DeleteLockUser, id)
+	var version int64
+	err := row.Scan(&version)
+	return version, err
+}
+
 const DeleteStretch = `-- name: DeleteStretch :exec
 WITH remembered AS (
     INSERT INTO deleted_stretches (user_id, first_s, last_s)
@@ -166,11 +178,18 @@ func (q *Queries) PruneListUsers(ctx context.Context, db DBTX, settledS int64, m
 }
 
 const PruneStretches = `-- name: PruneStretches :execrows
-DELETE FROM deleted_stretches WHERE last_s < $1::bigint
-  AND NOT EXISTS (SELECT 1 FROM events e WHERE e.user_id = deleted_stretches.user_id AND e.ts < $1::bigint * 1000)
+WITH past AS MATERIALIZED (
+    SELECT s.user_id, s.first_s, s.last_s FROM deleted_stretches s
+    WHERE s.last_s < $1::bigint
+      AND NOT EXISTS (SELECT 1 FROM events e WHERE e.user_id = s.user_id AND e.ts < $1::bigint * 1000)
+    FOR UPDATE OF s SKIP LOCKED
+)
+DELETE FROM deleted_stretches d USING past p
+WHERE d.user_id = p.user_id AND d.first_s = p.first_s AND d.last_s = p.last_s
 `
 
-// Nothing can arrive any more for a deleted stretch that lies before the settled horizon.
+// Nothing can arrive any more for a deleted stretch that lies before the settled horizon. What somebody else has locked, who
+// prunes too or deletes its user, is left alone.
 func (q *Queries) PruneStretches(ctx context.Context, db DBTX, settledS int64) (int64, error) {
 	result, err := db.Exec(ctx, PruneStretches, settledS)
 	if err != nil {

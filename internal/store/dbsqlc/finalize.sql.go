@@ -14,13 +14,25 @@ import (
 	"github.com/google/uuid"
 )
 
-const FinalizeDeleteAliases = `-- name: FinalizeDeleteAliases :exec
+const FinalizeCountEvents = `-- name: FinalizeCountEvents :one
 
-DELETE FROM session_aliases WHERE user_id = $1 AND heir = ANY ($2::uuid[])
+SELECT count(*) FROM (SELECT 1 FROM events WHERE user_id = $1 LIMIT $2::bigint) e
 `
 
 // What one user's finalize reads and writes. Every statement here runs in the transaction that holds the user's writer
 // lock, and after the statement that took it.
+// How many hot events a user has, but no more than are worth counting, without a look at what is in them.
+func (q *Queries) FinalizeCountEvents(ctx context.Context, db DBTX, userID uuid.UUID, maxRows int64) (int64, error) {
+	row := db.QueryRow(ctx, FinalizeCountEvents, userID, maxRows)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const FinalizeDeleteAliases = `-- name: FinalizeDeleteAliases :exec
+DELETE FROM session_aliases WHERE user_id = $1 AND heir = ANY ($2::uuid[])
+`
+
 // What led to a session that was deleted leads nowhere.
 func (q *Queries) FinalizeDeleteAliases(ctx context.Context, db DBTX, userID uuid.UUID, sessionIDs []uuid.UUID) error {
 	_, err := db.Exec(ctx, FinalizeDeleteAliases, userID, sessionIDs)

@@ -33,6 +33,25 @@ type ArchiveDetail struct {
 	Details   []byte
 }
 
+type Comment struct {
+	ID uuid.UUID
+	// the owner of the session
+	OwnerID   uuid.UUID
+	SessionID uuid.UUID
+	AuthorID  uuid.UUID
+	Body      string
+	CreatedAt time.Time
+}
+
+type CounterDelta struct {
+	OwnerID   uuid.UUID
+	SessionID uuid.UUID
+	Seq       int64
+	At        time.Time
+	Kudos     int32
+	Comments  int32
+}
+
 type DeletedStretch struct {
 	UserID uuid.UUID
 	FirstS int64
@@ -63,6 +82,13 @@ type FinalizeFailure struct {
 	Reason string
 }
 
+type Flush struct {
+	ID     uuid.UUID
+	Source string
+	// when it was applied, or last found to be applied already
+	AppliedAt time.Time
+}
+
 type Horizon struct {
 	Singleton bool
 	// seconds since the epoch: the storing transaction refuses what is older
@@ -77,6 +103,14 @@ type HotRun struct {
 	Seq    int64
 	FirstS int64
 	LastS  int64
+}
+
+type Kudo struct {
+	OwnerID   uuid.UUID
+	SessionID uuid.UUID
+	// who gave it
+	UserID    uuid.UUID
+	CreatedAt time.Time
 }
 
 type Outbox struct {
@@ -112,6 +146,17 @@ type SessionAlias struct {
 	ID     uuid.UUID
 	UserID uuid.UUID
 	Heir   uuid.UUID
+}
+
+type SessionCounter struct {
+	// the owner of the session
+	UserID    uuid.UUID
+	SessionID uuid.UUID
+	Views     int64
+	Shares    int64
+	// follows the rows of kudos: this and counter_deltas add up to their number
+	Kudos    int64
+	Comments int64
 }
 
 type SessionDetail struct {
@@ -154,8 +199,23 @@ type User struct {
 	CreatedAt         time.Time
 }
 
+type UserCounter struct {
+	UserID     uuid.UUID
+	Views      int64
+	LastSeenAt *time.Time
+	// false for a user on off. It stands in this row because a flush that waited for it is judged by the row as it is then
+	Keeps bool
+}
+
 type UserZone struct {
 	UserID uuid.UUID
 	FromS  int64
 	Zone   string
+}
+
+type ViewDay struct {
+	UserID   uuid.UUID
+	Day      calendar.Day
+	Profile  int64
+	Sessions int64
 }

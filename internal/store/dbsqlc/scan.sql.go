@@ -23,6 +23,17 @@ func (q *Queries) ScanCountFailures(ctx context.Context, db DBTX) (int64, error)
 	return count, err
 }
 
+const ScanDeleteDoneFailures = `-- name: ScanDeleteDoneFailures :exec
+DELETE FROM finalize_failures f
+WHERE f.next_try_at <= statement_timestamp() AND NOT EXISTS (SELECT 1 FROM hot_runs h WHERE h.user_id = f.user_id)
+`
+
+// Who may be tried again and has nothing hot was finalized after all: by somebody else, or by a commit whose answer was lost.
+func (q *Queries) ScanDeleteDoneFailures(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, ScanDeleteDoneFailures)
+	return err
+}
+
 const ScanDeleteFailure = `-- name: ScanDeleteFailure :exec
 DELETE FROM finalize_failures WHERE user_id = $1
 `

@@ -16,7 +16,9 @@ import (
 const SessionGetDetail = `-- name: SessionGetDetail :one
 
 SELECT s.user_id, u.privacy, s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang, s.peak_cpm, s.peak_at,
-    l.langs::jsonb AS langs, l.other_seconds::bigint AS other_seconds, d.files, d.key_counts
+    l.langs::jsonb AS langs, l.other_seconds::bigint AS other_seconds, d.files, d.key_counts,
+    COALESCE(c.views, 0)::bigint AS views, COALESCE(c.shares, 0)::bigint AS shares,
+    COALESCE(c.kudos, 0)::bigint AS kudos, COALESCE(c.comments, 0)::bigint AS comments
   FROM sessions s
   JOIN users u ON u.id = s.user_id
  CROSS JOIN LATERAL (
@@ -27,6 +29,7 @@ SELECT s.user_id, u.privacy, s.id, s.started_at, s.ended_at, s.keystrokes, s.lin
               WHERE x.user_id = s.user_id AND x.session_id = s.id
               GROUP BY x.lang) r) l
   LEFT JOIN session_details d ON d.user_id = s.user_id AND d.session_id = s.id
+  LEFT JOIN session_counters c ON c.user_id = s.user_id AND c.session_id = s.id
  WHERE s.id = COALESCE((SELECT a.heir FROM session_aliases a WHERE a.id = $2), $2::uuid)
 `
 
@@ -45,13 +48,18 @@ type SessionGetDetailRow struct {
 	OtherSeconds int64
 	Files        []byte
 	KeyCounts    []byte
+	Views        int64
+	Shares       int64
+	Kudos        int64
+	Comments     int64
 }
 
 // Sessions as people read them.
 // One statement, so that a session that is being replaced is never seen half old and half new, and so that the mode, which
-// decides who may see how much, is not older than what it decides about. An absorbed session's id leads to its heir. langs: {language key: seconds} of the max_langs languages with the most seconds, ties to the
-// smaller key; other_seconds: those of all others together. A session may have as many languages as events, and names
-// of languages are the user's own. files and key_counts as the finalizer wrote them, NULL when there are none.
+// decides who may see how much, is not older than what it decides about. An absorbed session's id leads to its heir.
+// langs: {language key: seconds} of the max_langs languages with the most seconds, ties to the smaller key; other_seconds:
+// those of all others together. A session may have as many languages as events, and names of languages are the user's own.
+// files and key_counts as the finalizer wrote them, NULL when there are none.
 func (q *Queries) SessionGetDetail(ctx context.Context, db DBTX, maxLangs int32, iD uuid.UUID) (SessionGetDetailRow, error) {
 	row := db.QueryRow(ctx, SessionGetDetail, maxLangs, iD)
 	var i SessionGetDetailRow
@@ -70,15 +78,43 @@ func (q *Queries) SessionGetDetail(ctx context.Context, db DBTX, maxLangs int32,
 		&i.OtherSeconds,
 		&i.Files,
 		&i.KeyCounts,
+		&i.Views,
+		&i.Shares,
+		&i.Kudos,
+		&i.Comments,
 	)
 	return i, err
 }
 
+const SessionGetOwner = `-- name: SessionGetOwner :one
+SELECT s.id, s.user_id, u.privacy
+  FROM sessions s
+  JOIN users u ON u.id = s.user_id
+ WHERE s.id = COALESCE((SELECT a.heir FROM session_aliases a WHERE a.id = $1), $1::uuid)
+`
+
+type SessionGetOwnerRow struct {
+	ID      uuid.UUID
+	UserID  uuid.UUID
+	Privacy activity.Mode
+}
+
+// Whose session it is, and under which id it stands now: for what is done beside reading it. It shows nothing of it.
+func (q *Queries) SessionGetOwner(ctx context.Context, db DBTX, id uuid.UUID) (SessionGetOwnerRow, error) {
+	row := db.QueryRow(ctx, SessionGetOwner, id)
+	var i SessionGetOwnerRow
+	err := row.Scan(&i.ID, &i.UserID, &i.Privacy)
+	return i, err
+}
+
 const SessionListBefore = `-- name: SessionListBefore :many
-SELECT id, started_at, ended_at, keystrokes, lines, top_lang
-  FROM sessions
- WHERE user_id = $1 AND (started_at, id) < ($2::timestamptz, $3::uuid)
- ORDER BY started_at DESC, id DESC
+SELECT s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang,
+    COALESCE(c.views, 0)::bigint AS views, COALESCE(c.shares, 0)::bigint AS shares,
+    COALESCE(c.kudos, 0)::bigint AS kudos, COALESCE(c.comments, 0)::bigint AS comments
+  FROM sessions s
+  LEFT JOIN session_counters c ON c.user_id = s.user_id AND c.session_id = s.id
+ WHERE s.user_id = $1 AND (s.started_at, s.id) < ($2::timestamptz, $3::uuid)
+ ORDER BY s.started_at DESC, s.id DESC
  LIMIT $4::integer
 `
 
@@ -96,6 +132,10 @@ type SessionListBeforeRow struct {
 	Keystrokes int64
 	Lines      int64
 	TopLang    string
+	Views      int64
+	Shares     int64
+	Kudos      int64
+	Comments   int64
 }
 
 // Newest first, strictly before (before_at, before_id) in that order: a page costs its own length, at any depth.
@@ -120,6 +160,10 @@ func (q *Queries) SessionListBefore(ctx context.Context, db DBTX, arg SessionLis
 			&i.Keystrokes,
 			&i.Lines,
 			&i.TopLang,
+			&i.Views,
+			&i.Shares,
+			&i.Kudos,
+			&i.Comments,
 		); err != nil {
 			return nil, err
 		}

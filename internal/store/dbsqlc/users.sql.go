@@ -140,7 +140,9 @@ const UserInsert = `-- name: UserInsert :exec
 WITH inserted AS (
     INSERT INTO users (id, handle, token_hash, avatar_url, privacy)
     VALUES ($2, $3, $4, $5, $6)
-    RETURNING id
+    RETURNING id, privacy
+), counters AS (
+    INSERT INTO user_counters (user_id, keeps) SELECT i.id, i.privacy <> 'off' FROM inserted i
 )
 INSERT INTO user_zones (user_id, from_s, zone) SELECT i.id, 0, $1 FROM inserted i
 `
@@ -154,7 +156,7 @@ type UserInsertParams struct {
 	Privacy   activity.Mode
 }
 
-// The first zone counts for all time before the second.
+// The first zone counts for all time before the second. Counters are made with the user.
 func (q *Queries) UserInsert(ctx context.Context, db DBTX, arg UserInsertParams) error {
 	_, err := db.Exec(ctx, UserInsert,
 		arg.Zone,

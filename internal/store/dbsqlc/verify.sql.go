@@ -14,7 +14,7 @@ import (
 
 const VerifyBoardTotals = `-- name: VerifyBoardTotals :many
 
-SELECT t.user_id, t.seconds FROM totals t
+SELECT t.user_id, t.seconds, u.version FROM totals t
 JOIN users u ON u.id = t.user_id
 WHERE t.period = $1 AND t.starts_on = $2 AND t.lang || '' = $3::text
   AND (t.seconds, t.user_id) < ($4::bigint, $5::uuid) AND t.seconds > 0 AND u.privacy <> 'off'
@@ -34,6 +34,7 @@ type VerifyBoardTotalsParams struct {
 type VerifyBoardTotalsRow struct {
 	UserID  uuid.UUID
 	Seconds int64
+	Version int64
 }
 
 // Comparing what is stored twice: totals and streaks with the seconds of sessions, boards with totals. Each comparison is
@@ -56,7 +57,7 @@ func (q *Queries) VerifyBoardTotals(ctx context.Context, db DBTX, arg VerifyBoar
 	var items []VerifyBoardTotalsRow
 	for rows.Next() {
 		var i VerifyBoardTotalsRow
-		if err := rows.Scan(&i.UserID, &i.Seconds); err != nil {
+		if err := rows.Scan(&i.UserID, &i.Seconds, &i.Version); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -68,36 +69,53 @@ func (q *Queries) VerifyBoardTotals(ctx context.Context, db DBTX, arg VerifyBoar
 }
 
 const VerifyBoardUsers = `-- name: VerifyBoardUsers :many
-SELECT i.user_id::uuid AS user_id, coalesce(u.version, 0)::bigint AS version,
-    EXISTS (SELECT FROM outbox o WHERE o.user_id = i.user_id)::boolean AS pending,
+SELECT i.user_id::uuid AS user_id, coalesce(u.version, o.version, 0)::bigint AS version,
+    (o.user_id IS NOT NULL)::boolean AS pending, (u.id IS NULL)::boolean AS gone,
     (CASE WHEN u.privacy <> 'off' THEN coalesce((SELECT t.seconds FROM totals t
         WHERE t.user_id = u.id AND t.period = $1 AND t.starts_on = $2 AND (t.lang || '') = $3::text), 0)
-        ELSE 0 END)::bigint AS seconds
-FROM (SELECT unnest($4::uuid[]) AS user_id) i
+        ELSE 0 END)::bigint AS seconds,
+    coalesce(u.handle, '')::text AS handle, coalesce(u.avatar_url, '')::text AS avatar_url, u.streak_first_on, u.streak_last_on,
+    coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = i.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
+    coalesce((SELECT l.lang FROM totals l
+        WHERE l.user_id = i.user_id AND l.period = $1 AND l.starts_on = $2 AND l.seconds > 0
+          AND (l.lang IN (SELECT unnest($4::text[]))) IS TRUE
+        ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
+FROM (SELECT unnest($5::uuid[]) AS user_id) i
 LEFT JOIN users u ON u.id = i.user_id
+LEFT JOIN outbox o ON o.user_id = i.user_id
 `
 
 type VerifyBoardUsersParams struct {
-	Period   calendar.Period
-	StartsOn calendar.Day
-	Lang     string
-	UserIDs  []uuid.UUID
+	Period     calendar.Period
+	StartsOn   calendar.Day
+	Lang       string
+	BoardLangs []string
+	UserIDs    []uuid.UUID
 }
 
 type VerifyBoardUsersRow struct {
-	UserID  uuid.UUID
-	Version int64
-	Pending bool
-	Seconds int64
+	UserID        uuid.UUID
+	Version       int64
+	Pending       bool
+	Gone          bool
+	Seconds       int64
+	Handle        string
+	AvatarUrl     string
+	StreakFirstOn *calendar.Day
+	StreakLastOn  *calendar.Day
+	Zone          string
+	TopLang       string
 }
 
-// What a board should show of some users: 0 of those who are gone, on off or without a total. The total of each is looked
-// up by user: joined, or with a lang that the index of boards could use, the planner may read the whole board for it.
+// What a board should hold of some users: no seconds of those who are gone, on off or without a total, and the facts that a
+// page shows. The version is that which was published last, or will be. The total of each is looked up by user: joined, or
+// with a lang that the index of boards could use, the planner may read the whole board for it.
 func (q *Queries) VerifyBoardUsers(ctx context.Context, db DBTX, arg VerifyBoardUsersParams) ([]VerifyBoardUsersRow, error) {
 	rows, err := db.Query(ctx, VerifyBoardUsers,
 		arg.Period,
 		arg.StartsOn,
 		arg.Lang,
+		arg.BoardLangs,
 		arg.UserIDs,
 	)
 	if err != nil {
@@ -111,7 +129,14 @@ func (q *Queries) VerifyBoardUsers(ctx context.Context, db DBTX, arg VerifyBoard
 			&i.UserID,
 			&i.Version,
 			&i.Pending,
+			&i.Gone,
 			&i.Seconds,
+			&i.Handle,
+			&i.AvatarUrl,
+			&i.StreakFirstOn,
+			&i.StreakLastOn,
+			&i.Zone,
+			&i.TopLang,
 		); err != nil {
 			return nil, err
 		}
@@ -338,6 +363,53 @@ func (q *Queries) VerifySessions(ctx context.Context, db DBTX, userIds []uuid.UU
 			&i.FirstOn,
 			&i.LastOn,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const VerifySpanSeconds = `-- name: VerifySpanSeconds :many
+SELECT s.user_id, sum(s.seconds)::bigint AS seconds FROM session_seconds s
+JOIN users u ON u.id = s.user_id
+WHERE s.user_id = ANY ($1::uuid[]) AND u.privacy <> 'off'
+  AND s.day >= $2 AND s.day < $3
+  AND ($4::text = '' OR s.lang = $4::text)
+GROUP BY s.user_id
+`
+
+type VerifySpanSecondsParams struct {
+	UserIDs []uuid.UUID
+	FromDay calendar.Day
+	ToDay   calendar.Day
+	Lang    string
+}
+
+type VerifySpanSecondsRow struct {
+	UserID  uuid.UUID
+	Seconds int64
+}
+
+// The seconds that some users' sessions have on the days of a span, of those who are shown.
+func (q *Queries) VerifySpanSeconds(ctx context.Context, db DBTX, arg VerifySpanSecondsParams) ([]VerifySpanSecondsRow, error) {
+	rows, err := db.Query(ctx, VerifySpanSeconds,
+		arg.UserIDs,
+		arg.FromDay,
+		arg.ToDay,
+		arg.Lang,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifySpanSecondsRow
+	for rows.Next() {
+		var i VerifySpanSecondsRow
+		if err := rows.Scan(&i.UserID, &i.Seconds); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -1,0 +1,101 @@
+// Package profile reads a user as others see them. Its numbers come from the totals, like those of boards and recaps.
+package profile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/calendar"
+	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/store/dbsqlc"
+	"github.com/commma/commma/internal/zones"
+)
+
+// ErrNotFound means that there is nobody of this name whom the viewer may see.
+var ErrNotFound = errors.New("profile not found")
+
+// User is what a page starts with: enough to know whether it may be shown, and to whom it belongs.
+type User struct {
+	ID          uuid.UUID
+	Handle      string
+	AvatarURL   *string
+	CreatedAt   time.Time // UTC
+	CurrentDays int64     // of the streak, decided now in the user's zone; 0 unless it reached today or yesterday
+	LongestDays int64
+}
+
+// Stats are the sums of all that a user has done.
+type Stats struct {
+	Sessions int64  // finalized ones
+	Seconds  int64  // in all languages
+	TopLang  string // key of the listed language with most seconds; "" for none
+	Views    int64  // of the profile, as far as they are flushed
+}
+
+// Reader reads profiles from Postgres. It is safe for concurrent use.
+type Reader struct {
+	db    dbsqlc.DBTX
+	clock clock.Clock
+	langs []string
+}
+
+// NewReader makes a Reader over a pool. languages are the keys that may be shown to everybody.
+func NewReader(db dbsqlc.DBTX, c clock.Clock, languages []string) *Reader {
+	return &Reader{db: db, clock: c, langs: languages}
+}
+
+// handleForm keeps what cannot be a handle from the database.
+var handleForm = regexp.MustCompile(`^[A-Za-z0-9-]{1,39}$`)
+
+// User is the user with this handle, whose case counts, as viewer may see them; viewer is uuid.Nil for an anonymous one. It
+// fails with ErrNotFound also for a user on off, except to themselves.
+func (r *Reader) User(ctx context.Context, viewer uuid.UUID, handle string) (User, error) {
+	if !handleForm.MatchString(handle) {
+		return User{}, ErrNotFound
+	}
+	u, err := dbsqlc.New().ProfileGetUser(ctx, r.db, handle)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return User{}, ErrNotFound
+	}
+	if err != nil {
+		return User{}, fmt.Errorf("read profile: %w", err)
+	}
+	if hidden(viewer, u.ID, u.Privacy) {
+		return User{}, ErrNotFound
+	}
+	today := zones.DayAt(r.clock.Now(), u.Zone)
+	return User{
+		ID: u.ID, Handle: u.Handle, AvatarURL: u.AvatarUrl, CreatedAt: u.CreatedAt.UTC(),
+		CurrentDays: calendar.StreakDays(u.StreakFirstOn, u.StreakLastOn, today),
+		LongestDays: u.LongestStreakDays,
+	}, nil
+}
+
+// Stats are the sums of a user that User has found, as viewer may see them. It decides anew, by the mode that it reads with
+// them, and fails with ErrNotFound like User.
+func (r *Reader) Stats(ctx context.Context, viewer, userID uuid.UUID) (Stats, error) {
+	row, err := dbsqlc.New().ProfileGetStats(ctx, r.db, r.langs, userID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Stats{}, ErrNotFound
+	}
+	if err != nil {
+		return Stats{}, fmt.Errorf("read sums of a profile: %w", err)
+	}
+	if hidden(viewer, userID, row.Privacy) {
+		return Stats{}, ErrNotFound
+	}
+	return Stats{Sessions: row.TotalSessions, Seconds: row.TotalSeconds, TopLang: row.TopLang, Views: row.Views}, nil
+}
+
+// hidden says whether the viewer may not see that there is such a user.
+func hidden(viewer, userID uuid.UUID, mode activity.Mode) bool {
+	return privacy.See(privacy.ViewerOf(viewer, userID), mode, privacy.Profile) == privacy.Hidden
+}
