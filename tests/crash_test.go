@@ -16,9 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
-	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/outbox"
@@ -85,7 +83,7 @@ func child(ctx context.Context) error {
 		}
 		return nil
 	}
-	finalizer := aggregate.NewFinalizer(enqueue)
+	finalizer := newFinalizerWith(enqueue)
 	due, err := dbsqlc.New().ScanDueUsers(ctx, pool, nil)
 	if err != nil {
 		return err
@@ -106,17 +104,6 @@ func child(ctx context.Context) error {
 	}
 	_, err = publisher(pool, rdb).Cycle(ctx, nil)
 	return err
-}
-
-// newFinalizer is wired as the program's is.
-func newFinalizer() *aggregate.Finalizer {
-	return aggregate.NewFinalizer(outbox.Enqueue, func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, c aggregate.Changed) error {
-		merged := make([]engagement.Merge, len(c.Merged))
-		for i, m := range c.Merged {
-			merged[i] = engagement.Merge(m)
-		}
-		return engagement.SessionsChanged(ctx, db, userID, c.Made, merged, c.Deleted)
-	})
 }
 
 func publisher(pool *pgxpool.Pool, rdb redis.UniversalClient) *outbox.Publisher {

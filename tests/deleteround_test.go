@@ -66,6 +66,7 @@ func (d *deleteRace) round(ctx context.Context, u *deleter) error {
 	change := []string{`{"timezone":"Asia/Tokyo"}`, `{"privacy":"summary"}`, `{"privacy":"full"}`}[rand.IntN(3)]
 	soon(func() error { return d.may(ctx, u, http.MethodPatch, "/v1/me", change, http.StatusOK) })
 	soon(func() error { return d.may(ctx, u, http.MethodGet, "/v1/leaderboard?around=me", "", http.StatusOK) })
+	soon(func() error { return d.engage(ctx, u) })
 	_ = clock.Sleep(ctx, time.Duration(rand.IntN(100))*time.Millisecond)
 	err := d.deletes(ctx, u)
 	if err == nil {
@@ -113,7 +114,7 @@ func (d *deleteRace) prepareDelete(ctx context.Context, u *deleter) (err error) 
 		}
 	}
 	u.happen(hoursAgo(2))
-	return errFirst(d.marked(ctx, u), d.happened(ctx, u, hoursAgo(2)), d.failed(ctx, u))
+	return errFirst(d.marked(ctx, u), d.happened(ctx, u, hoursAgo(2)), d.engage(ctx, u), d.failed(ctx, u))
 }
 
 // marked has the user in the tables that only others, or what is refused, bring rows into: as owner, as giver and as author.
@@ -126,6 +127,31 @@ func (d *deleteRace) marked(ctx context.Context, u *deleter) error {
 			VALUES (gen_random_uuid(), $1, $2, gen_random_uuid(), 'a'), (gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), $1, 'b'))
 		INSERT INTO counter_deltas (owner_id, session_id, kudos, comments) VALUES ($1, $2, 1, 1)`, u.ID, u.session)
 	return err
+}
+
+// engage has the user and one who stays look at what the other did, give kudos and comment. Who is gone, or what, is not found.
+func (d *deleteRace) engage(ctx context.Context, u *deleter) error {
+	if u == d.fan {
+		return nil
+	}
+	for _, pair := range [][2]*deleter{{u, d.fan}, {d.fan, u}} {
+		session := pair[1].session.String()
+		for _, r := range [][3]string{
+			{http.MethodPut, "/v1/sessions/" + session + "/kudos", ""},
+			{http.MethodPost, "/v1/sessions/" + session + "/comments", `{"body":"hello"}`},
+			{http.MethodPost, "/v1/sessions/" + session + "/shares", ""},
+			{http.MethodPost, "/v1/views", `{"target":"session:` + session + `"}`},
+		} {
+			err := d.until(ctx, pair[0], r[0], r[1], r[2], func(status int, _ bool) bool {
+				return status == http.StatusOK || status == http.StatusCreated || u.kind != bystands && (status == http.StatusNotFound ||
+					status == http.StatusForbidden)
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // failed waits, for every other user who cannot be finalized, until that has shown.
@@ -230,8 +256,8 @@ func (d *deleteRace) left(ctx context.Context, u *deleter, when string) error {
 	switch u.kind {
 	case deletesUser:
 		places, err := d.of.count(ctx, u.ID)
-		pending := slices.Contains(places, place{"outbox", 1})
-		places = slices.DeleteFunc(places, func(p place) bool { return p.Place == "outbox" || p.N == 0 })
+		pending := slices.Contains(places, place{pendingRow, 1})
+		places = slices.DeleteFunc(places, func(p place) bool { return p.Place == pendingRow || p.N == 0 })
 		shown, errShown := d.isShown(ctx, u.ID)
 		shown = shown && !pending
 		u.found.Leaked += sumOf(places) + b2n(shown)
@@ -253,6 +279,9 @@ func (d *deleteRace) left(ctx context.Context, u *deleter, when string) error {
 	}
 }
 
+// pendingRow is where the outbox holds a user.
+const pendingRow = "outbox.user_id"
+
 // userRows counts the rows of users in all tables.
 type userRows struct {
 	pool *pgxpool.Pool
@@ -263,7 +292,7 @@ func newUserRows(t *testing.T, pool *pgxpool.Pool) *userRows {
 	t.Helper()
 	var each []string
 	for _, c := range userTables(t, pool) {
-		each = append(each, fmt.Sprintf(`SELECT '%s' AS place, count(*) AS n FROM %q WHERE %q = ANY ($1)`, c.Table, c.Table, c.Column))
+		each = append(each, fmt.Sprintf(`SELECT '%s.%s' AS place, count(*) AS n FROM %q WHERE %q = ANY ($1)`, c.Table, c.Column, c.Table, c.Column))
 	}
 	return &userRows{pool: pool, sql: strings.Join(each, " UNION ALL ")}
 }

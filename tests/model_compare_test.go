@@ -336,13 +336,7 @@ func (s *sequence) leave() {
 	}
 	s.settle(nil)
 	s.compare()
-	for _, table := range modelTables {
-		var left int
-		require.NoError(s, s.pool.QueryRow(s.Context(), `SELECT count(*) FROM `+table+` WHERE user_id = ANY ($1)`, ids).Scan(&left))
-		require.Zero(s, left, "rows of nobody in %s", table)
-	}
+	places, err := s.lane.of.count(s.Context(), ids...)
+	require.NoError(s, err)
+	require.Zero(s, sumOf(places), "rows of nobody: %v", places)
 }
-
-// modelTables hold what stands of a user.
-var modelTables = []string{"events", "hot_runs", "sessions", "session_seconds", "session_details", "session_aliases", "archives",
-	"archive_details", "totals", "deleted_stretches", "user_zones", "outbox"}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,6 +72,8 @@ type lane struct {
 	pool   *pgxpool.Pool
 	rdb    redis.UniversalClient
 	reader *leaderboard.Reader
+	tables []string  // of users
+	of     *userRows // what they hold
 	today  time.Time // when the lane began
 	worker *modelWorker
 	base   string
@@ -105,6 +108,10 @@ func newLane(t *testing.T, s *suite) *lane {
 	rdb, err := redisconn.Open(t.Context(), l.stack.rdb)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
+	l.of = newUserRows(t, l.pool)
+	for _, c := range userTables(t, l.pool) {
+		l.tables = append(l.tables, c.Table)
+	}
 	l.rdb, l.worker = rdb, newModelWorker(l.pool, rdb)
 	l.reader = leaderboard.NewReader(l.pool, rdb, leaderboard.ReaderConfig{RedisTimeout: 5 * time.Second, MissingFunc: func(b leaderboard.Board) {
 		l.mu.Lock()
@@ -138,7 +145,7 @@ const cleanEvery = 100
 // clean empties the servers. Users are forgotten under the server's feet, as no caller of the next sequence has a token of
 // theirs.
 func (l *lane) clean(s *sequence) {
-	_, err := l.pool.Exec(s.Context(), "TRUNCATE users, rejections, finalize_failures, "+strings.Join(modelTables, ", "))
+	_, err := l.pool.Exec(s.Context(), "TRUNCATE "+strings.Join(slices.Compact(l.tables), ", "))
 	require.NoError(s, err)
 	require.NoError(s, l.rdb.FlushAll(s.Context()).Err())
 }
@@ -151,6 +158,7 @@ func (l *lane) run(t *rapid.T) {
 	}
 	l.runs++
 	l.dirty = true
+	s.resetHorizon()
 	s.setUp()
 	for range 2 + below(18).Draw(t, "actions") {
 		a := modelActions[below(len(modelActions)).Draw(t, "action")]
@@ -175,7 +183,8 @@ type sequence struct {
 	*rapid.T
 	*lane
 	users       []*modelUser
-	builderDied bool // boards may wait for a builder that is no more
+	horizon     int64 // second before which nothing is accepted any more
+	builderDied bool  // boards may wait for a builder that is no more
 	settledOn   calendar.Day
 	trace       []string
 }

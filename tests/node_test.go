@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -46,13 +47,17 @@ type nodeConfig struct {
 	hook          redis.Hook    // on all that goes to Redis; optional
 	edits         edits         // made to all that ingest sends to Postgres
 	aggregate     bool          // finalize without pause
+	log           *slog.Logger  // optional
 	patient       bool          // give Redis far more time than serve does, so that no write to it is given up
 }
 
 // startNode wires the API as serve does, inside the test, and returns its URL. It ends with the test.
 func startNode(t *testing.T, cfg nodeConfig) string {
 	t.Helper()
-	pool, err := store.Open(t.Context(), cfg.database, store.Options{AppName: "node", MaxConns: 16, Tracer: cfg.edits})
+	if cfg.log == nil {
+		cfg.log = nopLogger()
+	}
+	pool, err := store.Open(t.Context(), cfg.database, store.Options{AppName: "node", MaxConns: 16, Tracer: cfg.edits, Log: cfg.log})
 	require.NoError(t, err)
 	rdb, err := redisconn.New(cfg.rdb)
 	require.NoError(t, err)
@@ -73,7 +78,7 @@ func startNode(t *testing.T, cfg nodeConfig) string {
 		_ = server.Serve(ctx, listener)
 	})
 	if cfg.aggregate {
-		a := aggregate.New(pool, finalizer, clock.System{}, nopLogger(), 4)
+		a := aggregate.New(pool, finalizer, clock.System{}, cfg.log, 4)
 		running.Go(func() {
 			for ctx.Err() == nil {
 				_, _ = a.Cycle(ctx, nil)
@@ -106,13 +111,13 @@ func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg n
 		admitConfig.RedisTimeout = 50 * time.Second
 		accountConfig.CacheTimeout = 5 * time.Second
 	}
-	seen, recorder := lastseen.New(pool, rdb, system), views.NewRecorder(rdb, system, nopLogger(), views.RecorderConfig{})
-	admit, err := admission.New(admitConfig, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Seen: seen, Clock: system, Log: nopLogger()})
+	seen, recorder := lastseen.New(pool, rdb, system), views.NewRecorder(rdb, system, cfg.log, views.RecorderConfig{})
+	admit, err := admission.New(admitConfig, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Seen: seen, Clock: system, Log: cfg.log})
 	require.NoError(t, err)
 	keys := languages.Keys()
-	publisher := outbox.New(pool, leaderboard.NewBoards(rdb), leaderboard.NewBuilder(pool, rdb, keys, nopLogger()), keys)
+	publisher := outbox.New(pool, leaderboard.NewBoards(rdb), leaderboard.NewBuilder(pool, rdb, keys, cfg.log), keys)
 	accounts, err := account.New(accountConfig, account.Deps{
-		DB: pool, Modes: modes, Clock: system, Log: nopLogger(),
+		DB: pool, Modes: modes, Clock: system, Log: cfg.log,
 		FinalizeFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 			_, err := f.FinalizeTx(ctx, tx, id, nil)
 			return err
@@ -132,21 +137,21 @@ func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg n
 		PublishFunc: func(ctx context.Context, id uuid.UUID) error { return publisher.PublishUsers(ctx, nil, id) },
 	})
 	require.NoError(t, err)
-	writer := ingest.NewWriter(pool, nopLogger(), ingest.DefaultWriterConfig())
+	writer := ingest.NewWriter(pool, cfg.log, ingest.DefaultWriterConfig())
 	flusher := engagement.NewFlusher(pool)
 	shares := writebehind.NewDeltas("shares", writebehind.DebounceConfig{}, writebehind.DeltasDeps{
-		DB: pool, Redis: rdb, Clock: system, Log: nopLogger(), ApplyFunc: flusher.ApplyShares,
+		DB: pool, Redis: rdb, Clock: system, Log: cfg.log, ApplyFunc: flusher.ApplyShares,
 	})
 	engaged := writebehind.NewArms("engaged", writebehind.DebounceConfig{}, writebehind.ArmsDeps{
-		Redis: rdb, Clock: system, Log: nopLogger(), FlushFunc: flusher.FlushDeltas, StaleFunc: flusher.Stale,
+		Redis: rdb, Clock: system, Log: cfg.log, FlushFunc: flusher.FlushDeltas, StaleFunc: flusher.Stale,
 	})
 	server, err := httpapi.New(httpapi.Deps{
 		Admission: admit, Events: writer, Accounts: accounts,
-		Boards:   leaderboard.NewReader(pool, rdb, leaderboard.ReaderConfig{}),
-		Sessions: sessions.NewReader(pool), Engaged: engagement.NewService(pool, shares, engaged, nopLogger()),
+		Boards:   leaderboard.NewReader(pool, rdb, leaderboard.ReaderConfig{Log: cfg.log}),
+		Sessions: sessions.NewReader(pool), Engaged: engagement.NewService(pool, shares, engaged, cfg.log),
 		Profiles: profile.NewReader(pool, system, keys), Views: recorder, ViewDays: views.NewReader(pool, system), LastSeen: seen,
 		Postgres: pool, Redis: health.NewRedis(rdb), Languages: languages.New(),
-		Metrics: prometheus.NewRegistry(), Clock: system, Logger: nopLogger(),
+		Metrics: prometheus.NewRegistry(), Clock: system, Logger: cfg.log,
 	}, httpapi.Config{DrainTimeout: time.Second})
 	require.NoError(t, err)
 	return server, writer

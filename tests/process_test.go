@@ -49,6 +49,7 @@ func TestMain(m *testing.M) {
 type stack struct {
 	t             *testing.T
 	database, rdb string
+	logs          *logSearch // of what serves; optional
 }
 
 func newStack(t *testing.T) *stack {
@@ -111,6 +112,7 @@ type process struct {
 func start(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{cmd: cmd, stdout: newLines(), stderr: newLines(), done: make(chan struct{})}
+	p.stderr.also = cmd.Stderr
 	cmd.Stdout, cmd.Stderr = p.stdout, p.stderr
 	require.NoError(t, cmd.Start())
 	go func() {
@@ -143,7 +145,11 @@ func (p *process) stop(t *testing.T, sig os.Signal) error {
 // serve starts the API on a free port and returns its URL.
 func (s *stack) serve(args ...string) (base string, p *process) {
 	s.t.Helper()
-	p = start(s.t, s.command(context.Background(), append([]string{"serve", "--listen=127.0.0.1:0"}, args...)...))
+	cmd := s.command(context.Background(), append([]string{"serve", "--listen=127.0.0.1:0"}, args...)...)
+	if s.logs != nil {
+		cmd.Stderr = s.logs.stream()
+	}
+	p = start(s.t, cmd)
 	line := p.stderr.await(s.t, "msg=serving", p.done)
 	_, rest, ok := strings.Cut(line, "address=")
 	require.True(s.t, ok, line)
@@ -155,7 +161,11 @@ type lines struct {
 	mu   sync.Mutex
 	cond *sync.Cond
 	buf  bytes.Buffer
+	also io.Writer // when set, it gets everything, and only the beginning is kept here
 }
+
+// keptLines is how much that is, in bytes.
+const keptLines = 1 << 20
 
 func newLines() *lines {
 	l := &lines{}
@@ -167,6 +177,14 @@ func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cond.Broadcast()
+	if l.also != nil {
+		if l.buf.Len() > keptLines {
+			return l.also.Write(p)
+		}
+		if n, err := l.also.Write(p); err != nil {
+			return n, err
+		}
+	}
 	return l.buf.Write(p)
 }
 

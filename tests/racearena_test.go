@@ -23,6 +23,7 @@ import (
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/store"
@@ -41,13 +42,18 @@ type arena struct {
 	direct redis.UniversalClient
 	scan   *leakScan
 	final  *aggregate.Finalizer
+	pub    *outbox.Publisher
 	client *http.Client
+	logs   *logSearch // of all that serves
 
 	mu    sync.Mutex
 	bases []string // the APIs that serve now; a killed one leaves its place to the next
 
 	handles  atomic.Int64
 	detailed atomic.Int64 // rounds in which there was something to erase
+	placed   atomic.Int64 // rounds in which the user had a place to leave
+	// epoch is odd while an old file is put in Redis's place, and another one after that.
+	epoch atomic.Int64
 }
 
 func newArena(t *testing.T, s *stack) *arena {
@@ -60,10 +66,12 @@ func newArena(t *testing.T, s *stack) *arena {
 	t.Cleanup(func() { _ = direct.Close() })
 	transport := &http.Transport{MaxIdleConnsPerHost: 128}
 	t.Cleanup(transport.CloseIdleConnections)
+	logs := &logSearch{secret: secretOf(raceMark), also: [][]byte{[]byte("F12")}}
 	return &arena{
-		stack: s, pool: pool, direct: direct,
+		stack: s, pool: pool, direct: direct, logs: logs,
 		scan:   newLeakScan(t, pool, raceMark, fmt.Sprint(raceCount)),
 		final:  newFinalizer(),
+		pub:    publisher(pool, direct),
 		client: &http.Client{Transport: transport, Timeout: 15 * time.Second},
 	}
 }
@@ -172,6 +180,43 @@ func (a *arena) fill(ctx context.Context, r *racer) error {
 	a.uncache(ctx, r.ID)
 	_, err := a.ask(ctx, http.MethodGet, "/v1/me", r.Token, nil, http.StatusOK)
 	return err
+}
+
+// place brings the user to the boards, if it can: Redis may be away.
+func (a *arena) place(ctx context.Context, r *racer) error {
+	if err := a.upload(ctx, r, 1, false, false); err != nil {
+		return err
+	}
+	if err := a.cycle(ctx, r); err != nil {
+		return err
+	}
+	_ = a.pub.PublishUsers(ctx, nil, r.ID)
+	shown, err := a.shown(ctx, r)
+	if shown {
+		a.placed.Add(1)
+	}
+	return err
+}
+
+// shown says whether the user has a place on the all-time board, as an API shows it.
+func (a *arena) shown(ctx context.Context, r *racer) (bool, error) {
+	answer, err := a.ask(ctx, http.MethodGet, "/v1/leaderboard?period=alltime&around=me&limit=100", r.Token, nil, http.StatusOK)
+	if err != nil {
+		return false, err
+	}
+	var board struct {
+		Me      *struct{}
+		Entries []struct{ Handle string }
+	}
+	if err := json.Unmarshal(answer, &board); err != nil {
+		return false, err
+	}
+	for _, e := range board.Entries {
+		if e.Handle == r.Handle {
+			return true, nil
+		}
+	}
+	return board.Me != nil, nil
 }
 
 // cycle finalizes all that the user has, as if it were later.

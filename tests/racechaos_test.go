@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/testenv"
 )
 
@@ -37,11 +36,11 @@ func fragileServers(t *testing.T) *fragileArena {
 		arena: newArena(t, s), redis: own, procs: make([]*process, 2),
 		slow: &stack{t: t, database: database.through(s.database), rdb: rdb.through(s.rdb)},
 	}
+	f.slow.logs = f.logs
 	f.bases = make([]string, len(f.procs))
 	// The boards are there before anybody is killed: who dies while building one leaves its token for half a minute, in
 	// which nobody who goes off is told that all is well.
-	insertUser(t, f.pool, clock.System{}.Now().Add(-2*time.Hour).Unix(), 1)
-	s.workerOnce()
+	f.buildBoards()
 	for i := range f.procs {
 		f.revive(i)
 	}
@@ -50,7 +49,7 @@ func fragileServers(t *testing.T) *fragileArena {
 
 func (f *fragileArena) revive(i int) {
 	f.t.Helper()
-	base, p := f.slow.serve("--aggregate-every=100ms", "--publish-every=1s", "--database-max=16",
+	base, p := f.slow.serve("--log-level=debug", "--aggregate-every=100ms", "--publish-every=1s", "--database-max=16",
 		"--ingest-per-hour=0", "--reads-per-hour=0", "--writes-per-hour=0")
 	f.procs[i] = p
 	f.setBase(i, base)
@@ -77,10 +76,12 @@ func (f *fragileArena) chaos(over <-chan struct{}) {
 		if ended(f.t.Context(), over, pace) {
 			return
 		}
+		f.epoch.Add(1)
 		require.NoError(f.t, f.redis.Kill(f.t.Context()))
 		require.NoError(f.t, os.RemoveAll(filepath.Join(dir, "appendonlydir")))
 		require.NoError(f.t, os.Rename(old, filepath.Join(dir, "appendonlydir")))
 		require.NoError(f.t, f.redis.Restart(f.t.Context()))
+		f.epoch.Add(1)
 		f.restored++
 		if scale() == 0 {
 			<-over // a sample has a process killed, and a file restored, once

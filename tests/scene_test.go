@@ -15,6 +15,7 @@ import (
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/redisconn"
@@ -149,6 +150,9 @@ func (s *scene) deleteUser(user uuid.UUID) {
 			return err
 		}
 		if err := aggregate.EraseUserTx(ctx, tx, user); err != nil {
+			return err
+		}
+		if _, err := engagement.EraseUserTx(ctx, tx, user); err != nil {
 			return err
 		}
 		if err := dbsqlc.New().DeleteUser(ctx, tx, user); err != nil {

@@ -34,9 +34,14 @@ func newSecret() *secret {
 	for i := range text {
 		text[i] = letters[rand.IntN(len(letters))]
 	}
-	s := &secret{text: string(text)}
+	return secretOf(string(text))
+}
+
+// secretOf is a text with all its forms.
+func secretOf(text string) *secret {
+	s := &secret{text: text}
 	var percent, escaped strings.Builder
-	for _, b := range text {
+	for _, b := range []byte(text) {
 		fmt.Fprintf(&percent, "%%%02x", b)
 		fmt.Fprintf(&escaped, `\u%04x`, b)
 	}
@@ -85,6 +90,8 @@ type confidant struct {
 	base   string
 	client *http.Client
 	token  string
+	modes  []string // those that the user goes through; none for who stays
+	turns  int
 	sent   int // events
 	leaks  []string
 }
@@ -109,6 +116,9 @@ func (c *confidant) session(ctx context.Context) error {
 			c.sent += n
 		}
 	}
+	if err := c.change(ctx); err != nil {
+		return err
+	}
 	if rand.IntN(2) == 0 {
 		if _, err := c.post(ctx, c.broken(), false); err != nil {
 			return err
@@ -122,6 +132,20 @@ func (c *confidant) session(ctx context.Context) error {
 		if _, err := c.do(ctx, http.MethodPost, "/v1/ingest", wrong, []byte(`{"events":[]}`), nil); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// change goes over to another mode, while what was uploaded may still be hot.
+func (c *confidant) change(ctx context.Context) error {
+	if len(c.modes) == 0 {
+		return nil
+	}
+	body := fmt.Appendf(nil, `{"privacy":%q}`, c.modes[c.turns%len(c.modes)])
+	c.turns++
+	status, err := c.do(ctx, http.MethodPatch, "/v1/me", c.token, body, nil)
+	if err != nil || status != http.StatusOK && status != http.StatusServiceUnavailable {
+		return fmt.Errorf("change mode: %d %w", status, err)
 	}
 	return nil
 }

@@ -11,14 +11,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/admission"
-	"github.com/commma/commma/internal/aggregate"
-	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/testenv"
@@ -27,13 +24,13 @@ import (
 // secretPath is in a file, a project and nowhere else.
 const secretPath = "s3cr3t-path"
 
-// owner is the user whose data is read: a session with paths, which somebody else has commented, and a place on this week's
-// board.
+// owner is the user whose data is read: a session with paths, which somebody else has commented, and places on boards.
 type owner struct {
 	account.Created
-	mode    activity.Mode
-	session string
-	comment string
+	mode     activity.Mode
+	session  string
+	absorbed string // the id of another session, which session absorbed
+	comment  string
 }
 
 // rule says what a route shows of a user, to whom. What it says is checked for every mode and viewer.
@@ -42,6 +39,7 @@ type rule struct {
 	// and needs a token.
 	shows  privacy.Kind
 	target func(o owner) string
+	alias  func(o owner) string // another path to the same; optional
 	body   func(o owner) string
 	status int // of success; default 200
 	// private: the answer is for the caller alone, whoever that is.
@@ -54,6 +52,8 @@ type rule struct {
 }
 
 func sessionPath(o owner) string { return "/v1/sessions/" + o.session }
+
+func absorbedPath(o owner) string { return "/v1/sessions/" + o.absorbed }
 
 func kudosPath(o owner) string { return sessionPath(o) + "/kudos" }
 
@@ -90,7 +90,7 @@ var rules = map[string]rule{
 	"GET /v1/me/views":      {},
 	"GET /v1/sessions":      {},
 	"GET /v1/leaderboard":   {shows: privacy.Board},
-	"GET /v1/sessions/{id}": {shows: privacy.Detail, target: sessionPath},
+	"GET /v1/sessions/{id}": {shows: privacy.Detail, target: sessionPath, alias: absorbedPath},
 	"GET /v1/users/{handle}": {
 		shows: privacy.Profile, target: func(o owner) string { return "/v1/users/" + o.Handle },
 	},
@@ -126,33 +126,52 @@ func TestEveryRouteHasARule(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, documented, slices.Collect(maps.Keys(rules)), "decide what the new route shows of another user")
+	// And those that the server has, whoever registered them.
+	var served []string
+	for _, route := range setup(t, &fake{}).echo.Routes() {
+		served = append(served, route.Method+" "+pathParameter.ReplaceAllString(route.Path, "{$1}"))
+	}
+	require.ElementsMatch(t, served, slices.Collect(maps.Keys(rules)), "decide what the new route shows of another user")
 }
 
-// newOwner makes a user with a session that has paths, who then goes over to mode. A leftover is planted after that: what
-// the erasure removes must be hidden by the permission too.
-func (r real) newOwner(t *testing.T, pool *pgxpool.Pool, mode activity.Mode) owner {
+// newOwner makes a user with sessions that have paths, who then goes over to mode: one of this week, which has absorbed
+// another, one of the week before, and one of two weeks before that. A leftover is planted after that: what the erasure
+// removes must be hidden by the permission too.
+func (r real) newOwner(t *testing.T, mode activity.Mode) owner {
 	t.Helper()
 	o := owner{Created: r.mustUser(t, "owner-"+string(mode)), mode: mode}
-	body := fmt.Sprintf(`{"events":[{"id":%q,"ts":%d,"lang":"go","file":"%[3]s/a.go","project":"%[3]s","keystrokes":7,"lines":1,
-		"key_freq":{"a":7}}]}`, uuid.New(), testNow.Add(-time.Hour).UnixMilli(), secretPath)
-	got := r.call(t, http.MethodPost, "/v1/ingest", body, bearer(o.Created))
-	require.Equal(t, http.StatusAccepted, got.status, "%s\n%s", got.body, r.logs)
-	_, err := aggregate.NewFinalizer(outbox.Enqueue).Finalize(t.Context(), pool, o.ID, nil)
-	require.NoError(t, err)
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT id::text FROM sessions WHERE user_id = $1`, o.ID).Scan(&o.session))
-	require.Contains(t, r.call(t, http.MethodGet, sessionPath(o), "", bearer(o.Created)).body, secretPath, "the search must be known to find it")
+	r.work(t, o.Created, time.Hour, 30*time.Minute, lastWeek, lastWeek+10*time.Minute, threeWeeksAgo)
+	r.work(t, o.Created, 45*time.Minute) // between the two
+	require.NoError(t, r.pool.QueryRow(t.Context(), `SELECT heir::text, id::text FROM session_aliases WHERE user_id = $1`,
+		o.ID).Scan(&o.session, &o.absorbed))
+	for _, path := range []string{sessionPath(o), absorbedPath(o)} {
+		require.Contains(t, r.call(t, http.MethodGet, path, "", bearer(o.Created)).body, secretPath, "the search must be known to find it")
+	}
 
-	got = r.call(t, http.MethodPost, commentsPath(o), `{"body":"hello"}`, bearer(r.mustUser(t, "author-"+string(mode))))
+	got := r.call(t, http.MethodPost, commentsPath(o), `{"body":"hello"}`, bearer(r.mustUser(t, "author-"+string(mode))))
 	require.Equal(t, http.StatusCreated, got.status, got.body)
 	o.comment, _ = got.json(t)["comment"].(map[string]any)["id"].(string)
 
 	require.NoError(t, r.accounts.Change(t.Context(), o.ID, account.Change{Mode: &mode}))
 	got = r.call(t, http.MethodGet, sessionPath(o), "", bearer(o.Created))
 	require.Equal(t, mode == activity.ModeFull, strings.Contains(got.body, secretPath), "erased: %s", got.body)
-	_, err = pool.Exec(t.Context(), `INSERT INTO session_details (user_id, session_id, files) VALUES ($1, $2, $3)
+	_, err := r.pool.Exec(t.Context(), `INSERT INTO session_details (user_id, session_id, files) VALUES ($1, $2, $3)
 		ON CONFLICT DO NOTHING`, o.ID, o.session, `[{"path":"`+secretPath+`","changes":1}]`)
 	require.NoError(t, err)
 	return o
+}
+
+// work uploads an event with paths for each time ago, and finalizes them.
+func (r real) work(t *testing.T, u account.Created, ago ...time.Duration) {
+	t.Helper()
+	for _, d := range ago {
+		body := fmt.Sprintf(`{"events":[{"id":%q,"ts":%d,"lang":"go","file":"%[3]s/a.go","project":"%[3]s","keystrokes":7,"lines":1,
+			"key_freq":{"a":7}}]}`, uuid.New(), testNow.Add(-d).UnixMilli(), secretPath)
+		got := r.call(t, http.MethodPost, "/v1/ingest", body, bearer(u))
+		require.Equal(t, http.StatusAccepted, got.status, "%s\n%s", got.body, r.logs)
+	}
+	_, err := r.finalizer.Finalize(t.Context(), r.pool, u.ID, nil)
+	require.NoError(t, err)
 }
 
 func TestWhoSeesWhat(t *testing.T) {
@@ -160,7 +179,11 @@ func TestWhoSeesWhat(t *testing.T) {
 	pool := testenv.Postgres(t)
 	limits := admission.DefaultConfig()
 	limits.FailedAuthPerHour = 0 // a request without a token is one
+	for scope := range limits.PerHour {
+		limits.PerHour[scope] = 1_000_000
+	}
 	r := setupReal(t, pool, testenv.RedisURL(t), limits, Config{})
+	neighbour := r.newNeighbour(t)
 	routes := slices.SortedFunc(maps.Keys(rules), func(a, b string) int {
 		deletes := func(route string) int {
 			switch route {
@@ -174,19 +197,35 @@ func TestWhoSeesWhat(t *testing.T) {
 		return deletes(a) - deletes(b)
 	})
 	for _, mode := range []activity.Mode{activity.ModeFull, activity.ModeSummary, activity.ModeOff} {
-		o := r.newOwner(t, pool, mode)
+		o := r.newOwner(t, mode)
+		viewers := []privacy.Viewer{privacy.Anonymous, privacy.Other, privacy.Owner}
+		for _, viewer := range viewers {
+			r.checkBoards(t, viewer, o, neighbour)
+		}
 		for _, route := range routes {
-			for _, viewer := range []privacy.Viewer{privacy.Anonymous, privacy.Other, privacy.Owner} {
+			for _, viewer := range viewers {
 				r.checkRule(t, route, viewer, o)
 			}
 		}
 	}
 }
 
-// checkRule makes one request and checks status, what it shows, and who may keep the answer.
+// as is the header by which a viewer reads what is o's.
+func (r real) as(t *testing.T, viewer privacy.Viewer, o owner) (options []option) {
+	t.Helper()
+	switch viewer {
+	case privacy.Owner:
+		options = append(options, bearer(o.Created))
+	case privacy.Other:
+		options = append(options, bearer(r.mustUser(t, "other-"+uuid.NewString()[:8])))
+	}
+	return options
+}
+
+// checkRule makes a request, by each path, and checks status, what it shows, and who may keep the answer.
 func (r real) checkRule(t *testing.T, route string, viewer privacy.Viewer, o owner) {
 	t.Helper()
-	rule, what := rules[route], fmt.Sprintf("%s of a user on %s, seen by %d", route, o.mode, viewer)
+	rule := rules[route]
 	method, path, _ := strings.Cut(route, " ")
 	if rule.target != nil {
 		path = rule.target(o)
@@ -195,14 +234,18 @@ func (r real) checkRule(t *testing.T, route string, viewer privacy.Viewer, o own
 	if rule.body != nil {
 		body = rule.body(o)
 	}
-	var options []option
-	switch viewer {
-	case privacy.Owner:
-		options = append(options, bearer(o.Created))
-	case privacy.Other:
-		options = append(options, bearer(r.mustUser(t, "other-"+uuid.NewString()[:8])))
+	paths := []string{path}
+	if rule.alias != nil {
+		paths = append(paths, rule.alias(o))
 	}
-	got := r.call(t, method, path, body, options...)
+	for _, path := range paths {
+		what := fmt.Sprintf("%s %s of a user on %s, seen by %d", method, path, o.mode, viewer)
+		r.checkReply(t, rule, viewer, o, r.call(t, method, path, body, r.as(t, viewer, o)...), what)
+	}
+}
+
+func (r real) checkReply(t *testing.T, rule rule, viewer privacy.Viewer, o owner, got reply, what string) {
+	t.Helper()
 	status, access := rule.expected(viewer, o.mode)
 	require.Equal(t, status, got.status, "%s: %s", what, got.body)
 	require.Equal(t, access == privacy.WithPaths, strings.Contains(got.body, secretPath), "%s: %s", what, got.body)
@@ -211,6 +254,7 @@ func (r real) checkRule(t *testing.T, route string, viewer privacy.Viewer, o own
 	}
 	if access == privacy.Hidden {
 		require.NotContains(t, got.body, o.session, what)
+		require.NotContains(t, got.body, o.absorbed, what)
 		require.NotContains(t, got.body, o.ID.String(), what)
 	}
 	private := got.header.Get("Cache-Control") == "private, no-cache"
@@ -262,7 +306,7 @@ func TestNoReadIsDecidedByTheCache(t *testing.T) {
 	rdb, err := redisconn.New(url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
-	o := r.newOwner(t, pool, activity.ModeOff)
+	o := r.newOwner(t, activity.ModeOff)
 	require.NoError(t, rdb.Set(context.WithoutCancel(t.Context()), privacy.Key(redisconn.ShardsOf(rdb), o.ID), "99:full", time.Hour).Err())
 	require.Equal(t, http.StatusNotFound, r.call(t, http.MethodGet, sessionPath(o), "").status)
 	require.NotContains(t, r.call(t, http.MethodGet, "/v1/leaderboard", "").body, o.Handle)

@@ -93,8 +93,7 @@ func TestNothingThatIsSentIsLogged(t *testing.T) {
 			t.Cleanup(pool.Close)
 			limits := admission.DefaultConfig()
 			limits.FailedAuthPerHour = 0
-			r := setupReal(t, pool, testenv.RedisURL(t), limits, Config{})
-			r.deps.Logger = log
+			r := setupLogging(t, pool, testenv.RedisURL(t), limits, Config{}, log)
 			ada := r.mustUser(t, "ada")
 			quoting(t, pool, "events")
 			logs.buf.Reset() // our own DDL has the secret
