@@ -143,8 +143,9 @@ func (a *arena) settled(ctx context.Context, r *racer, mode string, answered sta
 		return err
 	}
 	if mode == "off" {
-		// Nothing of an off user is hot, and no session grows.
-		found.Leaked += answered.Hot + after.Hot + max(0, after.Used-answered.Used)
+		// Nothing of an off user is of an open run, and nothing comes to what there was. What had ended may still wait for the
+		// aggregator, where the change could not wait for it.
+		found.Leaked += answered.Open + after.Open + max(0, after.Hot+after.Used-answered.Hot-answered.Used)
 	}
 	if err := a.leaks(ctx, r, found, "when all has ended"); err != nil {
 		return err

@@ -233,12 +233,14 @@ func (a *arena) cycle(ctx context.Context, r *racer) error {
 	}
 }
 
-// standingEvents are a user's events: those still hot, each once, and those in sessions.
-type standingEvents struct{ Hot, Used int64 }
+// standingEvents are a user's events: those still hot, each once, those of them that are of a run that has not ended, and those
+// in sessions.
+type standingEvents struct{ Hot, Open, Used int64 }
 
 func (a *arena) events(ctx context.Context, r *racer) (standingEvents, error) {
 	found, err := collect[standingEvents](ctx, a.pool, `SELECT
 		(SELECT count(DISTINCT (id, ts)) FROM events WHERE user_id = $1),
+		(SELECT count(*) FROM events WHERE user_id = $1 AND ts > 1000 * extract(epoch FROM now() - interval '15 minutes')),
 		(SELECT coalesce(sum(events), 0)::bigint FROM sessions WHERE user_id = $1)`, r.ID)
 	if err != nil {
 		return standingEvents{}, err
