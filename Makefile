@@ -19,7 +19,7 @@ build: ## Build bin/commma-api
 	go build -buildvcs=$(BUILDVCS) -o bin/commma-api ./cmd/commma-api
 
 test: ## Run all tests with the race detector, on private servers; ARGS='-run TestX'
-	go test -race -timeout 8m $(ARGS) ./...
+	go test -race -timeout 15m $(ARGS) ./...
 
 trials: ## Run the reliability suites at full size and print their table; SCALE=0.1 for a tenth; at most an hour
 	cd tests && COMMMA_SCALE=$(or $(SCALE),1) go test -timeout 3h -count=1 -run TestTrials $(ARGS)
