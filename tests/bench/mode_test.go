@@ -22,6 +22,7 @@ import (
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/health"
 	"github.com/commma/commma/internal/httpapi"
 	"github.com/commma/commma/internal/ingest"
@@ -30,10 +31,12 @@ import (
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/profile"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/testenv"
+	"github.com/commma/commma/internal/views"
 )
 
 // BenchmarkMode measures what an upload pays to know its user's mode: with the mode in the cache, where it comes with the
@@ -108,8 +111,9 @@ func newModeNode(b *testing.B) *modeNode {
 	for scope := range limits.PerHour {
 		limits.PerHour[scope] = 100_000_000
 	}
+	seen := lastseen.New(db, rdb, system)
 	admit, err := admission.New(limits, admission.Deps{
-		DB: db, Redis: rdb, Modes: modes, Seen: lastseen.New(db, rdb, system), Clock: system, Log: quiet,
+		DB: db, Redis: rdb, Modes: modes, Seen: seen, Clock: system, Log: quiet,
 	})
 	require.NoError(b, err)
 	n := &modeNode{rdb: rdb, door: &door{Admitter: admit, db: db}, client: &http.Client{Timeout: time.Minute}}
@@ -119,7 +123,9 @@ func newModeNode(b *testing.B) *modeNode {
 	writer := runWriter(b, db)
 	server, err := httpapi.New(httpapi.Deps{
 		Admission: n.door, Events: writer, Accounts: accounts, Boards: leaderboard.NewReader(db, rdb, leaderboard.ReaderConfig{}),
-		Sessions: sessions.NewReader(db), Postgres: db, Redis: health.NewRedis(rdb), Languages: languages.New(),
+		Sessions: sessions.NewReader(db), Engaged: engagement.NewService(db, nil, nil, quiet), // uploads share nothing
+		Profiles: profile.NewReader(db, system, languages.Keys()), Views: views.NewRecorder(rdb, system, quiet, views.RecorderConfig{}),
+		ViewDays: views.NewReader(db, system), LastSeen: seen, Postgres: db, Redis: health.NewRedis(rdb), Languages: languages.New(),
 		Metrics: prometheus.NewRegistry(), Clock: system, Logger: quiet,
 	}, httpapi.Config{})
 	require.NoError(b, err)
@@ -142,6 +148,7 @@ func newAccounts(b *testing.B, db *pgxpool.Pool, rdb redis.UniversalClient, mode
 		},
 		DeleteSessionFunc: finalizer.DeleteSessionTx,
 		ForgetFunc:        admit.Forget,
+		ForgetPendingFunc: func(context.Context, uuid.UUID) error { return nil }, // nobody is deleted here
 		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
 			return outbox.Enqueue(ctx, tx, id, version)
 		},
