@@ -43,6 +43,7 @@ import (
 type nodeConfig struct {
 	database, rdb string
 	ttl           time.Duration // of cached modes
+	clock         clock.Clock   // optional
 	modeClock     clock.Clock   // by which the cache judges a fill's age; nil is the system's
 	hook          redis.Hook    // on all that goes to Redis; optional
 	edits         edits         // made to all that ingest sends to Postgres
@@ -97,7 +98,10 @@ func startNode(t *testing.T, cfg nodeConfig) string {
 
 func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg nodeConfig, f *aggregate.Finalizer) (*httpapi.Server, *ingest.Writer) {
 	t.Helper()
-	system := clock.System{}
+	var system clock.Clock = clock.System{}
+	if cfg.clock != nil {
+		system = cfg.clock
+	}
 	if cfg.modeClock == nil {
 		cfg.modeClock = system
 	}
@@ -106,12 +110,13 @@ func wireNode(t *testing.T, pool *pgxpool.Pool, rdb redis.UniversalClient, cfg n
 	admitConfig.PerHour = map[admission.Scope]int{admission.ScopeIngest: 0, admission.ScopeRead: 0, admission.ScopeWrite: 0}
 	admitConfig.FailedAuthPerHour = 0
 	admitConfig.BreakerOpen = 50 * time.Millisecond // a failure is part of the trial, not the end of it
-	accountConfig := account.Config{}
+	accountConfig, viewConfig := account.Config{}, views.RecorderConfig{}
 	if cfg.patient {
 		admitConfig.RedisTimeout = 50 * time.Second
 		accountConfig.CacheTimeout = 5 * time.Second
+		viewConfig.Timeout = 5 * time.Second
 	}
-	seen, recorder := lastseen.New(pool, rdb, system), views.NewRecorder(rdb, system, cfg.log, views.RecorderConfig{})
+	seen, recorder := lastseen.New(pool, rdb, system), views.NewRecorder(rdb, system, cfg.log, viewConfig)
 	admit, err := admission.New(admitConfig, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Seen: seen, Clock: system, Log: cfg.log})
 	require.NoError(t, err)
 	keys := languages.Keys()
