@@ -113,8 +113,9 @@ func (d *deleteRace) prepareDelete(ctx context.Context, u *deleter) (err error) 
 			return err
 		}
 	}
-	u.happen(hoursAgo(2))
-	return errFirst(d.marked(ctx, u), d.happened(ctx, u, hoursAgo(2)), d.engage(ctx, u), d.failed(ctx, u))
+	hot := hoursAgo(2)
+	u.happen(hot)
+	return errFirst(d.marked(ctx, u), d.happened(ctx, u, hot), d.engage(ctx, u), d.failed(ctx, u))
 }
 
 // marked has the user in the tables that only others, or what is refused, bring rows into: as owner, as giver and as author.
