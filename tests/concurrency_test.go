@@ -104,9 +104,10 @@ func (s *stack) crowdTrial(aggregators int) (found tally, skipped int) {
 	c := newCrowd(crowdSize())
 	base, server := s.serve("--no-aggregate", "--ingest-per-hour=0")
 	var workers []*process
+	between := time.Duration(aggregators) * 5 * time.Millisecond // between two cycles: all together, one every 5 ms
 	for range aggregators {
 		workers = append(workers, start(s.t, s.command(context.WithoutCancel(s.t.Context()), "worker",
-			"--aggregate-every=5ms", "--publish-every=2s", "--verify-every=0")))
+			"--aggregate-every="+between.String(), "--publish-every=2s", "--verify-every=0")))
 	}
 	for _, w := range workers {
 		w.stderr.await(s.t, "msg=working", w.done)

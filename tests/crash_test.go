@@ -181,7 +181,7 @@ func TestTrialsKilledBetweenCommitAndPublishWithoutTheOutbox(t *testing.T) {
 	alongside(t)
 	for mode, guard := range map[string]string{rowNever: "the outbox", rowAfter: "the outbox in the same transaction"} {
 		t.Run(mode, func(t *testing.T) {
-			trials := scaled(crashUsers, 1)
+			trials := scaled(4, 1)
 			s := newSuiteWithout(t, guard, "aggregator killed between commit and publish", trials)
 			for i := range trials {
 				found := crashTrial(t, mode, 1+(crashUsers/2+i*7)%crashUsers)

@@ -25,7 +25,7 @@ func TestTrialsUsersWithTheSameEvents(t *testing.T) {
 // where rows are found by the event's id alone, the other user loses sessions.
 func TestTrialsUsersWithTheSameEventsWithoutIDsPerUser(t *testing.T) {
 	alongside(t)
-	trials := scaled(20, 1)
+	trials := scaled(4, 1)
 	s := newSuiteWithout(t, "ids per user", "two users with the same event ids", trials)
 	eachTrial(t, s, trials, func(st *stack) tally {
 		st.exec(`CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -134,7 +134,7 @@ func TestTrialsUserWhoCannotBeFinalized(t *testing.T) {
 // not exist, sets nobody aside and ends the cycle for all.
 func TestTrialsUserWhoCannotBeFinalizedWithoutSettingAside(t *testing.T) {
 	alongside(t)
-	trials := scaled(20, 1)
+	trials := scaled(4, 1)
 	s := newSuiteWithout(t, "setting aside", "a user who cannot be finalized", trials)
 	eachTrial(t, s, trials, func(st *stack) tally {
 		return st.poisonTrial(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
