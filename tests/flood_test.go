@@ -25,7 +25,7 @@ const floodRequests, floodEvents = 200, 500
 // are counted by the order of transactions, not timed.
 func TestTrialsFlood(t *testing.T) {
 	alongside(t)
-	trials := scaled(20, 1)
+	trials := scaled(5, 1)
 	uploads := newSuite(t, "an upload beside a flood of 100,000 events", trials)
 	cycles := newSuite(t, "a finalize beside a flood of 100,000 events", trials)
 	eachTrial(t, uploads, trials, func(st *stack) tally {
@@ -39,7 +39,7 @@ func TestTrialsFlood(t *testing.T) {
 // neither the writer nor the aggregator can tell that it is one, the other user waits behind it.
 func TestTrialsFloodWithoutTellingItApart(t *testing.T) {
 	alongside(t)
-	trials := scaled(5, 1)
+	trials := scaled(2, 1)
 	uploads := newSuiteWithout(t, "telling whose it is", "an upload beside a flood of 100,000 events", trials)
 	cycles := newSuiteWithout(t, "telling whose it is", "a finalize beside a flood of 100,000 events", trials)
 	eachTrial(t, uploads, trials, func(st *stack) tally {

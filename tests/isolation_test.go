@@ -16,7 +16,7 @@ import (
 // what the other has stands as if there were no one else.
 func TestTrialsUsersWithTheSameEvents(t *testing.T) {
 	alongside(t)
-	trials := scaled(20, 1)
+	trials := scaled(10, 1)
 	s := newSuite(t, "two users with the same event ids", trials)
 	eachTrial(t, s, trials, func(st *stack) tally { return st.twinTrial() })
 }
@@ -121,7 +121,7 @@ var causes = []struct{ name, plant, heal string }{
 // user are kept, and count once the cause is gone.
 func TestTrialsUserWhoCannotBeFinalized(t *testing.T) {
 	alongside(t)
-	trials := scaled(7, 1) * len(causes)
+	trials := scaled(3, 1) * len(causes)
 	s := newSuite(t, "a user who cannot be finalized", trials)
 	for _, cause := range causes {
 		t.Run(cause.name, func(t *testing.T) {

@@ -102,7 +102,7 @@ func eachOutage(t *testing.T, server string, of func(*liveStack) *failing, outag
 	l.failing = of(l)
 	l.clients.must.Store(l.failing.server == l.redis)
 	for _, o := range outages {
-		rounds := scaled(20, 1)
+		rounds := scaled(10, 1)
 		t.Run(o.name, func(t *testing.T) {
 			s := newSuite(t, server+" "+o.name+" under the running service", rounds)
 			for n := range rounds {
