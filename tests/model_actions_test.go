@@ -216,7 +216,7 @@ func (s *sequence) finalize() {
 	s.observe(now, false, true)
 }
 
-func (s *sequence) twoCycles() { s.cycles(s.drawNow(), s.worker, newModelWorker(s.pool, s.lane.rdb)) }
+func (s *sequence) twoCycles() { s.cycles(s.drawNow(), s.worker, newModelWorker(s.pool, s.lane.rdb, 2)) }
 
 func (s *sequence) cycleAndUpload() {
 	u := s.drawUser()
@@ -247,7 +247,7 @@ func (s *sequence) killed(do func(ctx context.Context, w *modelWorker)) {
 	crash.mu.Lock()
 	crash.at = crash.trips + at
 	crash.mu.Unlock()
-	do(ctx, newModelWorker(pool, rdb))
+	do(ctx, newModelWorker(pool, rdb, 1))
 }
 
 func (s *sequence) killedCycle() {

@@ -95,9 +95,9 @@ type modelWorker struct {
 	publisher  *outbox.Publisher
 }
 
-func newModelWorker(pool *pgxpool.Pool, rdb redis.UniversalClient) *modelWorker {
+func newModelWorker(pool *pgxpool.Pool, rdb redis.UniversalClient, parallel int) *modelWorker {
 	f := newFinalizer()
-	return &modelWorker{finalizer: f, aggregator: aggregate.New(pool, f, clock.System{}, nopLogger(), 2), publisher: publisher(pool, rdb)}
+	return &modelWorker{finalizer: f, aggregator: aggregate.New(pool, f, clock.System{}, nopLogger(), parallel), publisher: publisher(pool, rdb)}
 }
 
 func newLane(t *testing.T, s *suite) *lane {
@@ -113,7 +113,7 @@ func newLane(t *testing.T, s *suite) *lane {
 		l.tables = append(l.tables, c.Table)
 	}
 	l.tables = slices.Compact(l.tables) // a table with several columns of users is there once for each
-	l.rdb, l.worker = rdb, newModelWorker(l.pool, rdb)
+	l.rdb, l.worker = rdb, newModelWorker(l.pool, rdb, 2)
 	l.reader = leaderboard.NewReader(l.pool, rdb, leaderboard.ReaderConfig{RedisTimeout: 5 * time.Second, MissingFunc: func(b leaderboard.Board) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
