@@ -146,6 +146,7 @@ func (s *stack) faultsIn(log string) (n int64) {
 		}
 		if n++; n == 1 {
 			s.t.Log(line)
+			said(line)
 		}
 	}
 	return n
@@ -316,6 +317,7 @@ func (c *crowd) upload(t *testing.T, base string) (failed int64) {
 		wg.Go(func() {
 			for r := range next {
 				if status := client.post(t.Context(), base+"/v1/ingest", r.token, r.body); status != http.StatusAccepted {
+					said(fmt.Sprintf("an upload was answered by %d", status))
 					mu.Lock()
 					failed++
 					mu.Unlock()

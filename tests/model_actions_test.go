@@ -216,7 +216,9 @@ func (s *sequence) finalize() {
 	s.observe(now, false, true)
 }
 
-func (s *sequence) twoCycles() { s.cycles(s.drawNow(), s.worker, newModelWorker(s.pool, s.lane.rdb, 2)) }
+func (s *sequence) twoCycles() {
+	s.cycles(s.drawNow(), s.worker, newModelWorker(s.pool, s.lane.rdb, 2))
+}
 
 func (s *sequence) cycleAndUpload() {
 	u := s.drawUser()

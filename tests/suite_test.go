@@ -124,6 +124,14 @@ func (s *suite) add(found tally) {
 	fmt.Fprintf(os.Stderr, "%s: %d%s trials, %.0f s\n", s.name, s.trials, of, now.Sub(s.start).Seconds())
 }
 
+// said prints what a process or a client complained of, where it would be lost: the log of a trial that passes is not shown,
+// and its suite fails with numbers alone.
+func said(line string) {
+	if scale() > 0 {
+		fmt.Fprintln(os.Stderr, strings.TrimSuffix(line, "\n"))
+	}
+}
+
 // tellEvery is the time between two lines about a suite's progress.
 const tellEvery = 10 * time.Second
 
