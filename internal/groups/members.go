@@ -11,6 +11,7 @@ import (
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
 // handleForm keeps what cannot be a handle from the database.
@@ -215,7 +216,7 @@ func (s *Service) Leave(ctx context.Context, userID, id uuid.UUID) error {
 		if !is.Member {
 			return ErrNotFound
 		}
-		return s.leave(ctx, tx, userID, []uuid.UUID{id})
+		return leaveTx(ctx, tx, userID, []uuid.UUID{id})
 	})
 	if err != nil {
 		return fmt.Errorf("leave group: %w", err)
@@ -223,15 +224,16 @@ func (s *Service) Leave(ctx context.Context, userID, id uuid.UUID) error {
 	return nil
 }
 
-// leave takes a user out of groups whose rows are locked. Each step sees what the one before left.
-func (s *Service) leave(ctx context.Context, tx pgx.Tx, userID uuid.UUID, ids []uuid.UUID) error {
-	if _, err := s.q.GroupDeleteMember(ctx, tx, ids, userID); err != nil {
+// leaveTx takes a user out of groups whose rows are locked. Each step sees what the one before left.
+func leaveTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, ids []uuid.UUID) error {
+	q := dbsqlc.New()
+	if _, err := q.GroupDeleteMember(ctx, tx, ids, userID); err != nil {
 		return fmt.Errorf("delete membership: %w", err)
 	}
-	if err := s.q.GroupHandOver(ctx, tx, userID, ids); err != nil {
+	if err := q.GroupHandOver(ctx, tx, userID, ids); err != nil {
 		return fmt.Errorf("hand over: %w", err)
 	}
-	if err := s.q.GroupDeleteEmpty(ctx, tx, ids); err != nil {
+	if err := q.GroupDeleteEmpty(ctx, tx, ids); err != nil {
 		return fmt.Errorf("delete empty groups: %w", err)
 	}
 	return nil
@@ -240,17 +242,17 @@ func (s *Service) leave(ctx context.Context, tx pgx.Tx, userID uuid.UUID, ids []
 // EraseUserTx takes a user who is being deleted out of all groups and invitations. It runs in a transaction that holds the
 // user's ingest lock alone, and the user's row: nothing is being done in the user's name, and nobody invites them any more.
 func EraseUserTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error {
-	s := NewService(nil)
-	ids, err := s.q.GroupLockAll(ctx, tx, userID)
+	q := dbsqlc.New()
+	ids, err := q.GroupLockAll(ctx, tx, userID)
 	if err != nil {
 		return fmt.Errorf("lock groups: %w", err)
 	}
 	if len(ids) > 0 {
-		if err := s.leave(ctx, tx, userID, ids); err != nil {
+		if err := leaveTx(ctx, tx, userID, ids); err != nil {
 			return fmt.Errorf("leave groups: %w", err)
 		}
 	}
-	if err := s.q.GroupDeleteInvitationsOf(ctx, tx, userID); err != nil {
+	if err := q.GroupDeleteInvitationsOf(ctx, tx, userID); err != nil {
 		return fmt.Errorf("erase invitations: %w", err)
 	}
 	return nil

@@ -87,7 +87,7 @@
 // the number of users with more seconds (1, 2, 2, 4). Streaks and deltas are decided when read.
 //
 // Deltas need the ranks of a page's users in the span before, which costs more than the page, and that board hardly changes
-// any more. So a page asks in the same round trip which stand that board is at, its generation and the time of its last
+// any more, also the one before the previous span's, which is not kept but right for as long as it lives. So a page asks in the same round trip which stand that board is at, its generation and the time of its last
 // publication, and takes ranks that it knows of the same stand. publish.lua makes that time grow with every publication, so
 // that no change, a change of mode least of all, goes unseen.
 //

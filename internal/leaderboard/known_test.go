@@ -89,3 +89,26 @@ func TestEachPublicationIsAStand(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, at()-before, int64(many))
 }
+
+// The span before the previous one is not kept, but its board is right for as long as it lives: the pages of the previous span
+// compare with it, and cost what those of the present do. Without it nobody is asked to build it.
+func TestDeltasOfThePreviousSpan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	previous, _ := boardOf(calendar.PeriodDay, "").Previous()
+	before, _ := previous.Previous()
+	for n := 1; n <= 2; n++ {
+		id := f.user(n, "full")
+		f.total(id, previous, int64(100*n))
+		f.total(id, before, int64(100*n))
+	}
+	f.build(previous)
+	delta := func() int64 { return *f.page(previous, Query{Limit: 2}).Entries[0].Delta }
+	require.EqualValues(t, 0, delta())
+	f.build(before)
+	f.total(userID(1), before, 300) // not published: so this is Redis's answer
+	require.EqualValues(t, 0, delta())
+	require.NoError(t, f.rdb.Del(f.ctx, before.keys().scores).Err())
+	require.EqualValues(t, 1, delta())
+	require.Empty(t, f.missing)
+}

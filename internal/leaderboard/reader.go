@@ -187,7 +187,7 @@ func (v *visit) slice(ctx context.Context, b Board, req request) (s *slice, err 
 // livePage reads a page from Redis, together with what the deltas need if Redis has it.
 func (v *visit) livePage(ctx context.Context, b Board, req request) (s *slice, err error) {
 	before, ok := b.Previous()
-	if !ok || !isKept(before.Span, v.now) {
+	if !ok || !isPublished(before.Span, v.now) {
 		return v.live.page(ctx, b, req)
 	}
 	s, v.before, err = v.live.pageBeside(ctx, b, req, before)
@@ -274,7 +274,7 @@ func (v *visit) ranks(ctx context.Context, b Board, users []uuid.UUID) (ranks ma
 		}
 	}
 	var of stand
-	asked := isKept(b.Span, v.now) && v.ask(ctx, b, func(ctx context.Context) error {
+	asked := isPublished(b.Span, v.now) && v.ask(ctx, b, func(ctx context.Context) error {
 		ranks, of, err = v.live.ranks(ctx, b, users)
 		return err
 	})
@@ -289,7 +289,7 @@ func (v *visit) ranks(ctx context.Context, b Board, users []uuid.UUID) (ranks ma
 	if err != nil {
 		return nil, err
 	}
-	if asked && len(ranks) > 0 {
+	if asked && len(ranks) > 0 && isKept(b.Span, v.now) {
 		v.cfg.MissingFunc(b)
 	}
 	return ranks, nil
