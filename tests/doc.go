@@ -20,6 +20,7 @@
 //	concurrency, flood, isolation    nobody doubles, holds up or touches another
 //	crash, crashpoints, fence        processes killed and stopped at every round trip
 //	servercrash, clients             servers that die, hang and are cut off under the running service
+//	paging                           boards walked by cursor while scores change
 //	model                            random sequences against the model
 //	deleterace, erase                deletes amid everything, and what they leave
 //	race, modecache, modecrash,      privacy modes: changes amid everything, the cached mode, kills, starvation, long

@@ -44,6 +44,7 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	status, answer := call(t, "DELETE", base+"/v1/sessions/"+page.Sessions[0].ID, user.Token, "")
 	require.Equal(t, 204, status, answer)
 	engage(t, base, user, other)
+	befriend(t, base, user, other)
 	upload(t, base, user, now)
 	status, answer = call(t, "POST", base+"/v1/ingest", user.Token, `{"events":[{"id":"no"}]}`)
 	require.Equal(t, 202, status, answer)
@@ -115,8 +116,8 @@ type userTable struct{ Table, Column string }
 // notUsers are the columns with ids that are no users'.
 var notUsers = []userTable{
 	{"archive_details", "session_id"}, {"archives", "session_id"}, {"comments", "id"}, {"comments", "session_id"},
-	{"counter_deltas", "session_id"}, {"events", "id"}, {"flushes", "id"}, {"kudos", "session_id"}, {"session_aliases", "heir"},
-	{"session_aliases", "id"}, {"session_counters", "session_id"}, {"session_details", "session_id"}, {"session_seconds", "session_id"},
+	{"counter_deltas", "session_id"}, {"events", "id"}, {"flushes", "id"}, {"group_invitations", "group_id"},
+	{"group_members", "group_id"}, {"groups", "id"}, {"kudos", "session_id"}, {"session_aliases", "heir"}, {"session_aliases", "id"}, {"session_counters", "session_id"}, {"session_details", "session_id"}, {"session_seconds", "session_id"},
 	{"sessions", "id"},
 }
 
@@ -131,7 +132,7 @@ func userTables(t *testing.T, pool *pgxpool.Pool) []userTable {
 	}
 	tables := slices.DeleteFunc(all, func(c userTable) bool { return slices.Contains(notUsers, c) })
 	for _, c := range tables {
-		ofUser := slices.Contains([]string{"user_id", "owner_id", "author_id"}, c.Column) || c == userTable{"users", "id"}
+		ofUser := slices.Contains([]string{"user_id", "owner_id", "author_id", "followee_id"}, c.Column) || c == userTable{"users", "id"}
 		require.True(t, ofUser, "is %v of users, or does it belong to notUsers?", c)
 	}
 	return tables
@@ -167,6 +168,21 @@ func engage(t *testing.T, base string, a, b createdUser) {
 			status, answer := call(t, r[0], path+r[1], pair[0].Token, r[2])
 			require.Less(t, status, 300, answer)
 		}
+	}
+}
+
+// befriend has two users follow each other, each own a group, and each invite the other into it.
+func befriend(t *testing.T, base string, a, b createdUser) {
+	t.Helper()
+	for _, pair := range [][2]createdUser{{a, b}, {b, a}} {
+		status, answer := call(t, "PUT", base+"/v1/users/"+pair[1].Handle+"/follow", pair[0].Token, "")
+		require.Equal(t, 204, status, answer)
+		status, answer = call(t, "POST", base+"/v1/groups", pair[0].Token, `{"name":"friends"}`)
+		require.Equal(t, 201, status, answer)
+		var group struct{ ID string }
+		require.NoError(t, json.Unmarshal([]byte(answer), &group))
+		status, answer = call(t, "PUT", base+"/v1/groups/"+group.ID+"/invitations/"+pair[1].Handle, pair[0].Token, "")
+		require.Equal(t, 204, status, answer)
 	}
 }
 

@@ -50,7 +50,7 @@ func alone(t *testing.T) {
 
 // tally is what a trial found.
 type tally struct {
-	Expected, Found  int64 // sessions; in the suites about privacy, events or changes; where requests wait, events
+	Expected, Found  int64 // sessions; in the suites about privacy, events or changes; where requests wait, events; of paging, members
 	Duplicates, Lost int64 // sessions that stand and must not, and those that must and do not
 	Drift            int64 // seconds by which totals, days and boards are not what they must be
 	Errors           int64 // processes and requests that failed and must not

@@ -6,6 +6,53 @@
 -- like to use it for one user's totals too, and would read a whole period of all users. Hence its first column is the
 -- expression lang || '', which only those who read a board write.
 
+-- name: LeaderboardAmong :many
+-- A page of the board that some users make among themselves, and the place of one of them: all in one statement, so that who is
+-- on off has no place from the moment of the change. The page starts after a place, or around the user; it has one row more than
+-- asked for if more follow. previous_on is NULL where there is no span before. Facts are read for what is shown alone.
+WITH standing AS MATERIALIZED (
+    SELECT t.user_id, t.seconds, rank() OVER (ORDER BY t.seconds DESC) AS rank,
+        row_number() OVER (ORDER BY t.seconds DESC, t.user_id DESC) AS place
+    FROM totals t
+    JOIN users u ON u.id = t.user_id
+    WHERE t.user_id = ANY (sqlc.arg(user_ids)::uuid[])
+      AND t.period = sqlc.arg(period) AND t.starts_on = sqlc.arg(starts_on)::date AND t.lang = sqlc.arg(lang)::text
+      AND t.seconds > 0 AND u.privacy <> 'off'
+), previous AS MATERIALIZED (
+    SELECT t.user_id, rank() OVER (ORDER BY t.seconds DESC) AS rank
+    FROM totals t
+    JOIN users u ON u.id = t.user_id
+    WHERE t.user_id = ANY (sqlc.arg(user_ids)::uuid[])
+      AND t.period = sqlc.arg(period) AND t.starts_on = sqlc.narg(previous_on)::date AND t.lang = sqlc.arg(lang)::text
+      AND t.seconds > 0 AND u.privacy <> 'off'
+), counted AS (
+    SELECT count(*) AS places, max(s.place) FILTER (WHERE s.user_id = sqlc.arg(me)::uuid) AS mine,
+        count(*) FILTER (WHERE (s.seconds, s.user_id) >= (sqlc.arg(seconds)::bigint, sqlc.arg(after_id)::uuid)) AS before
+    FROM standing s
+), page AS (
+    SELECT c.mine, CASE
+        WHEN NOT sqlc.arg(around)::boolean THEN c.before
+        WHEN c.mine IS NOT NULL -- else there is no page; least would pass over the NULL
+        THEN greatest(0, least(c.mine - 1 - sqlc.arg(max_rows)::bigint / 2, c.places - sqlc.arg(max_rows)::bigint))
+        END AS start FROM counted c
+), shown AS (
+    SELECT s.user_id, s.seconds, s.rank, s.place,
+        (s.place > p.start AND s.place <= p.start + sqlc.arg(max_rows)::bigint + 1) IS TRUE AS in_page
+    FROM standing s CROSS JOIN page p
+    WHERE s.place > p.start AND s.place <= p.start + sqlc.arg(max_rows)::bigint + 1 OR s.place = p.mine
+)
+SELECT s.user_id, s.seconds, s.rank::bigint AS rank, coalesce(v.rank, 0)::bigint AS previous_rank, s.in_page::boolean AS in_page,
+    u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url, u.streak_first_on, u.streak_last_on,
+    coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = u.id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
+    coalesce((SELECT l.lang FROM totals l
+        WHERE l.user_id = s.user_id AND l.period = sqlc.arg(period) AND l.starts_on = sqlc.arg(starts_on)::date AND l.seconds > 0
+          AND (l.lang IN (SELECT unnest(sqlc.arg(board_langs)::text[]))) IS TRUE
+        ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
+FROM shown s
+JOIN users u ON u.id = s.user_id
+LEFT JOIN previous v ON v.user_id = s.user_id
+ORDER BY s.place;
+
 -- name: LeaderboardCountBefore :one
 -- How many places are before one, and how many users have more seconds.
 SELECT count(*) FILTER (WHERE t.seconds > sqlc.arg(seconds)::bigint)::bigint AS above, count(*)::bigint AS before

@@ -11,6 +11,8 @@ import (
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/engagement"
+	"github.com/commma/commma/internal/following"
+	"github.com/commma/commma/internal/groups"
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
@@ -38,7 +40,7 @@ func newAccounts(a *App, o Options) (*account.Service, error) {
 			return err
 		},
 		DeleteSessionFunc: a.Finalizer.DeleteSessionTx,
-		EraseUserFunc:     a.Counters.eraseUser,
+		EraseUserFunc:     a.eraseUser,
 		ForgetFunc:        a.Admission.Forget,
 		ForgetPendingFunc: func(ctx context.Context, userID uuid.UUID) error {
 			return errors.Join(a.Views.Forget(ctx, userID), a.LastSeen.Forget(ctx, userID))
@@ -55,4 +57,16 @@ func newAccounts(a *App, o Options) (*account.Service, error) {
 			return a.Publisher.PublishUsers(ctx, now, userID)
 		},
 	})
+}
+
+// eraseUser erases what other domains keep of a user who is being deleted. Rows of groups come last of what
+// others may hold and wait for each other with.
+func (a *App) eraseUser(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error {
+	if err := a.Counters.eraseUser(ctx, tx, userID); err != nil {
+		return err
+	}
+	if err := following.EraseUserTx(ctx, tx, userID); err != nil {
+		return err
+	}
+	return groups.EraseUserTx(ctx, tx, userID)
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/engagement"
+	"github.com/commma/commma/internal/following"
+	"github.com/commma/commma/internal/groups"
 	"github.com/commma/commma/internal/health"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/languages"
@@ -53,10 +55,15 @@ type App struct {
 
 	// What is read.
 	Boards   *leaderboard.Reader
+	Circles  *leaderboard.Circles
 	Sessions *sessions.Reader
 	Profiles *profile.Reader
 	ViewDays *views.Reader
 	Health   *health.Redis
+
+	// What users are to each other.
+	Groups    *groups.Service
+	Following *following.Service
 
 	// What others do to sessions and pages, and how it gets from Redis to Postgres.
 	Engagement *engagement.Service
@@ -83,10 +90,13 @@ func New(db *pgxpool.Pool, rdb redis.UniversalClient, c clock.Clock, log *slog.L
 		Builder:   leaderboard.NewBuilder(db, rdb, keys, log),
 		Bell:      leaderboard.NewBell(rdb),
 		Boards:    leaderboard.NewReader(db, rdb, o.Boards),
+		Circles:   leaderboard.NewCircles(db, keys),
 		Sessions:  sessions.NewReader(db),
 		Profiles:  profile.NewReader(db, c, keys),
 		ViewDays:  views.NewReader(db, c),
 		Health:    health.NewRedis(rdb),
+		Groups:    groups.NewService(db),
+		Following: following.NewService(db),
 		Views:     views.NewRecorder(rdb, c, log, o.Views),
 		LastSeen:  lastseen.New(db, rdb, c),
 		Flusher:   writebehind.NewFlusher(db, rdb, c, views.Kind(), lastseen.Kind()),

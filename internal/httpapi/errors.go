@@ -16,6 +16,8 @@ import (
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/engagement"
+	"github.com/commma/commma/internal/following"
+	"github.com/commma/commma/internal/groups"
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/leaderboard"
@@ -58,6 +60,15 @@ var sentinels = []struct {
 	{engagement.ErrNotYours, api.ErrorCodeForbidden, "only its author and the owner of the session can delete a comment"},
 	{engagement.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
 	{engagement.ErrBusy, api.ErrorCodeServiceUnavailable, "the session is busy, nothing was changed: try again later"},
+	{groups.ErrNotFound, api.ErrorCodeNotFound, "not found"},
+	{groups.ErrNotOwner, api.ErrorCodeForbidden, "only the owner of the group may do that"},
+	{groups.ErrOff, api.ErrorCodeForbidden, "nothing new is kept of a user on off: change privacy first"},
+	{groups.ErrMember, api.ErrorCodeConflict, "a member needs no invitation, and an owner leaves instead"},
+	{groups.ErrTooMany, api.ErrorCodeConflict, "a limit is reached: the group is full, or there are too many groups or invitations"},
+	{following.ErrNotFound, api.ErrorCodeNotFound, "not found"},
+	{following.ErrSelf, api.ErrorCodeForbidden, "nobody can follow themselves"},
+	{following.ErrOff, api.ErrorCodeForbidden, "nothing new is kept of a user on off: change privacy first"},
+	{following.ErrTooMany, api.ErrorCodeConflict, "a limit is reached: nobody can follow more users"},
 	{leaderboard.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
 	{leaderboard.ErrBusy, api.ErrorCodeServiceUnavailable, "too busy: try again later"},
 	{ingest.ErrBodyTooLarge, api.ErrorCodePayloadTooLarge, "the body is too large: send fewer events at once"},

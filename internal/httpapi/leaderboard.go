@@ -21,8 +21,13 @@ type Boards interface {
 	Page(ctx context.Context, now time.Time, b leaderboard.Board, q leaderboard.Query) (leaderboard.Page, error)
 }
 
-// aroundMe is the only value of the parameter around.
-const aroundMe = "me"
+const (
+	aroundMe       = "me"        // the only value of the parameter around
+	scopeFollowing = "following" // the only value of the parameter scope
+)
+
+// boardParams are the parameters that every board has.
+type boardParams struct{ period, startsOn, lang, limit, cursor, around *string }
 
 // GetLeaderboard answers one page of a board.
 func (h *handlers) GetLeaderboard(c echo.Context, params api.GetLeaderboardParams) error {
@@ -30,12 +35,23 @@ func (h *handlers) GetLeaderboard(c echo.Context, params api.GetLeaderboardParam
 	if err != nil {
 		return err
 	}
+	common := boardParams{
+		period: params.Period, startsOn: params.StartsOn, lang: params.Lang,
+		limit: params.Limit, cursor: params.Cursor, around: params.Around,
+	}
+	switch value(params.Scope) {
+	case "":
+	case scopeFollowing:
+		return h.answerFollowing(c, grant.UserID, common)
+	default:
+		return invalid("scope", "want following")
+	}
 	now := h.Clock.Now()
-	board, err := boardOf(params, now, h.Languages)
+	board, err := boardOf(common, now, h.Languages)
 	if err != nil {
 		return err
 	}
-	query, err := boardQuery(params, grant.UserID)
+	query, err := boardQuery(common, grant.UserID)
 	if err != nil {
 		return err
 	}
@@ -46,25 +62,37 @@ func (h *handlers) GetLeaderboard(c echo.Context, params api.GetLeaderboardParam
 	return writeJSON(c, http.StatusOK, leaderboardPage(&page))
 }
 
+// answerFollowing answers a page of the board of a user and those whom the user follows.
+func (h *handlers) answerFollowing(c echo.Context, viewer uuid.UUID, params boardParams) error {
+	if viewer == uuid.Nil {
+		return &admission.Error{Code: admission.CodeUnauthorized, Message: "scope=following needs a token"}
+	}
+	circle, err := h.Following.Circle(c.Request().Context(), viewer)
+	if err != nil {
+		return err
+	}
+	return h.answerCircle(c, viewer, circle, params)
+}
+
 // boardOf is the board that the parameters name. Without a period it is the week's, as on the published server, and without
 // a day the one at now in UTC. Any day of a period stands for the period, so that a caller needs no calendar of its own.
-func boardOf(params api.GetLeaderboardParams, now time.Time, langs *languages.Resolver) (leaderboard.Board, error) {
+func boardOf(params boardParams, now time.Time, langs *languages.Resolver) (leaderboard.Board, error) {
 	period := calendar.PeriodWeek
-	if raw := value(params.Period); raw != "" {
+	if raw := value(params.period); raw != "" {
 		var err error
 		if period, err = calendar.ParsePeriod(raw); err != nil {
 			return leaderboard.Board{}, invalid("period", "want day, week, month or alltime")
 		}
 	}
 	day := calendar.DayOf(now.UTC())
-	if raw := value(params.StartsOn); raw != "" {
+	if raw := value(params.startsOn); raw != "" {
 		var err error
 		if day, err = calendar.ParseDay(raw); err != nil || day < 0 {
 			return leaderboard.Board{}, invalid("starts_on", "want a date, YYYY-MM-DD, from 1970-01-01 on")
 		}
 	}
 	b := leaderboard.Board{Span: calendar.SpanOf(period, day)}
-	if raw := value(params.Lang); raw != "" {
+	if raw := value(params.lang); raw != "" {
 		// An empty board would be as true, but would hide a slip of the pen; and unlisted names are not for the public.
 		key, listed := langs.Resolve(raw)
 		if !listed {
@@ -77,13 +105,13 @@ func boardOf(params api.GetLeaderboardParams, now time.Time, langs *languages.Re
 
 // boardQuery is the part of the board that the parameters ask for. viewer is uuid.Nil for an anonymous one, who cannot ask
 // for his own surroundings. A cursor is checked where it is used.
-func boardQuery(params api.GetLeaderboardParams, viewer uuid.UUID) (leaderboard.Query, error) {
+func boardQuery(params boardParams, viewer uuid.UUID) (leaderboard.Query, error) {
 	q := leaderboard.Query{
-		Limit:  limitOf(params.Limit, leaderboard.MaxLimit),
-		Cursor: value(params.Cursor),
+		Limit:  limitOf(params.limit, leaderboard.MaxLimit),
+		Cursor: value(params.cursor),
 		Me:     viewer,
 	}
-	switch value(params.Around) {
+	switch value(params.around) {
 	case "":
 		return q, nil
 	case aroundMe:

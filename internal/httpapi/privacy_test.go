@@ -31,6 +31,7 @@ type owner struct {
 	session  string
 	absorbed string // the id of another session, which session absorbed
 	comment  string
+	groups   ownerGroups
 }
 
 // rule says what a route shows of a user, to whom. What it says is checked for every mode and viewer.
@@ -113,6 +114,47 @@ var rules = map[string]rule{
 		target: func(o owner) string { return "/v1/comments/" + o.comment },
 		does:   toOthers(http.StatusForbidden, http.StatusNoContent, http.StatusNoContent),
 	},
+	// A group is there for its members alone; TestWhoSeesWhomInAGroup has what these see of each other.
+	"GET /v1/groups":                  {},
+	"POST /v1/groups":                 {body: constant(`{"name":"x"}`), does: byOwner(http.StatusCreated, http.StatusForbidden, http.StatusCreated)},
+	"GET /v1/groups/{id}":             {target: groupRoute(""), does: byMember(http.StatusOK, http.StatusOK)},
+	"GET /v1/groups/{id}/leaderboard": {target: groupRoute("/leaderboard"), does: byMember(http.StatusOK, http.StatusOK)},
+	"PATCH /v1/groups/{id}": {
+		target: groupRoute(""), body: constant(`{"name":"y"}`), does: byMember(http.StatusOK, http.StatusForbidden),
+	},
+	"PUT /v1/groups/{id}/invitations/{handle}": {
+		target: groupRoute("/invitations/neighbour"), does: byMember(http.StatusNoContent, http.StatusForbidden),
+	},
+	"DELETE /v1/groups/{id}/invitations/{handle}": {
+		target: func(o owner) string { return groupRoute("/invitations/" + o.groups.invited)(o) },
+		does:   byMember(http.StatusNoContent, http.StatusNoContent),
+	},
+	"DELETE /v1/groups/{id}/members/{handle}": {
+		target: func(o owner) string { return groupRoute("/members/" + o.groups.member)(o) },
+		does:   byMember(http.StatusNoContent, http.StatusNoContent),
+	},
+	"POST /v1/groups/{id}/accept": {
+		target: func(o owner) string { return "/v1/groups/" + o.groups.toAccept + "/accept" },
+		does:   byMember(http.StatusOK, http.StatusForbidden),
+	},
+	"POST /v1/groups/{id}/decline": {
+		target: func(o owner) string { return "/v1/groups/" + o.groups.toDecline + "/decline" },
+		does:   byMember(http.StatusNoContent, http.StatusNoContent),
+	},
+	"POST /v1/groups/{id}/leave": {
+		target: func(o owner) string { return "/v1/groups/" + o.groups.toLeave + "/leave" },
+		does:   byMember(http.StatusNoContent, http.StatusNoContent),
+	},
+	// To follow shows that there is somebody of this handle, as a profile does. To unfollow shows nothing.
+	"PUT /v1/users/{handle}/follow":  {target: followPath, does: toOthers(http.StatusNoContent, http.StatusForbidden, http.StatusForbidden)},
+	"POST /v1/users/{handle}/follow": {target: followPath, does: toOthers(http.StatusNoContent, http.StatusForbidden, http.StatusForbidden)},
+	"DELETE /v1/users/{handle}/follow": {
+		target: followPath, does: byOwner(http.StatusNoContent, http.StatusNoContent, http.StatusNoContent),
+	},
+	"GET /v1/me/following": {},
+	"GET /v1/feed":         {}, // TestFollowingByMode has what is in it
+
+	"DELETE /v1/groups/{id}":   {target: groupRoute(""), does: byMember(http.StatusNoContent, http.StatusNoContent)},
 	"DELETE /v1/sessions/{id}": {target: sessionPath, status: http.StatusNoContent, foreign: http.StatusNotFound},
 	"DELETE /v1/me":            {status: http.StatusNoContent},
 }
@@ -148,6 +190,7 @@ func (r real) newOwner(t *testing.T, mode activity.Mode) owner {
 		require.Contains(t, r.call(t, http.MethodGet, path, "", bearer(o.Created)).body, secretPath, "the search must be known to find it")
 	}
 
+	o.groups = r.ownerGroups(t, o)
 	got := r.call(t, http.MethodPost, commentsPath(o), `{"body":"hello"}`, bearer(r.mustUser(t, "author-"+string(mode))))
 	require.Equal(t, http.StatusCreated, got.status, got.body)
 	o.comment, _ = got.json(t)["comment"].(map[string]any)["id"].(string)
@@ -187,7 +230,7 @@ func TestWhoSeesWhat(t *testing.T) {
 	routes := slices.SortedFunc(maps.Keys(rules), func(a, b string) int {
 		deletes := func(route string) int {
 			switch route {
-			case "DELETE /v1/sessions/{id}":
+			case "DELETE /v1/sessions/{id}", "DELETE /v1/groups/{id}":
 				return 1
 			case "DELETE /v1/me":
 				return 2

@@ -68,22 +68,26 @@ func setupLogging(t *testing.T, pool *pgxpool.Pool, redisURL string, limits admi
 // depsOf is web.Deps, which the tests of this package cannot import.
 func depsOf(a *app.App, metrics MetricsRegistry, log *slog.Logger) Deps {
 	return Deps{
-		Admission: a.Admission,
-		Events:    a.Events,
-		Accounts:  a.Accounts,
-		Boards:    a.Boards,
-		Sessions:  a.Sessions,
-		Engaged:   a.Engagement,
-		Profiles:  a.Profiles,
-		Views:     a.Views,
-		ViewDays:  a.ViewDays,
-		LastSeen:  a.LastSeen,
-		Postgres:  a.DB,
-		Redis:     a.Health,
-		Languages: a.Languages,
-		Metrics:   metrics,
-		Clock:     a.Clock,
-		Logger:    log,
+		Admission:   a.Admission,
+		Events:      a.Events,
+		Accounts:    a.Accounts,
+		Boards:      a.Boards,
+		Circles:     a.Circles,
+		Sessions:    a.Sessions,
+		Engaged:     a.Engagement,
+		Following:   a.Following,
+		Groups:      a.Groups,
+		Memberships: a.Groups,
+		Profiles:    a.Profiles,
+		Views:       a.Views,
+		ViewDays:    a.ViewDays,
+		LastSeen:    a.LastSeen,
+		Postgres:    a.DB,
+		Redis:       a.Health,
+		Languages:   a.Languages,
+		Metrics:     metrics,
+		Clock:       a.Clock,
+		Logger:      log,
 	}
 }
 
@@ -239,6 +243,7 @@ func requests(u account.Created) (list []func(*testing.T, real) reply) {
 	for _, line := range []string{
 		"POST /v1/ingest", "GET /v1/me", "PATCH /v1/me", "GET /v1/sessions", "GET /v1/sessions/" + u.ID.String(), "GET /v1/leaderboard",
 		"GET /v1/users/" + u.Handle, "POST /v1/views", "GET /v1/me/views",
+		"GET /v1/groups", "GET /v1/feed", "PUT /v1/users/" + u.Handle + "/follow", "GET /v1/leaderboard?scope=following",
 	} {
 		method, path, _ := strings.Cut(line, " ")
 		body := events(1, 0)

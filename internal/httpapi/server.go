@@ -24,22 +24,26 @@ import (
 // Deps is what the server works with. All of it is needed. The interfaces are declared here, beside the handlers that use
 // them, and are as small as that use.
 type Deps struct {
-	Admission Admitter
-	Events    EventStore
-	Accounts  Accounts
-	Boards    Boards
-	Sessions  Sessions
-	Engaged   Engagement
-	Profiles  Profiles
-	Views     Views
-	ViewDays  ViewDays
-	LastSeen  LastSeen
-	Postgres  Pinger
-	Redis     RedisProbe
-	Languages *languages.Resolver
-	Metrics   MetricsRegistry
-	Clock     clock.Clock
-	Logger    *slog.Logger
+	Admission   Admitter
+	Events      EventStore
+	Accounts    Accounts
+	Boards      Boards
+	Circles     Circles
+	Sessions    Sessions
+	Engaged     Engagement
+	Following   Following
+	Groups      Groups
+	Memberships Memberships
+	Profiles    Profiles
+	Views       Views
+	ViewDays    ViewDays
+	LastSeen    LastSeen
+	Postgres    Pinger
+	Redis       RedisProbe
+	Languages   *languages.Resolver
+	Metrics     MetricsRegistry
+	Clock       clock.Clock
+	Logger      *slog.Logger
 }
 
 // MetricsRegistry takes the server's own metrics and shows everybody's at /metrics: a *prometheus.Registry.
@@ -126,7 +130,8 @@ func New(d Deps, cfg Config) (*Server, error) {
 func (d *Deps) validate() error {
 	for name, missing := range map[string]bool{
 		"Admission": d.Admission == nil, "Events": d.Events == nil, "Accounts": d.Accounts == nil,
-		"Boards": d.Boards == nil, "Sessions": d.Sessions == nil, "Engaged": d.Engaged == nil, "Profiles": d.Profiles == nil,
+		"Boards": d.Boards == nil, "Circles": d.Circles == nil, "Following": d.Following == nil,
+		"Groups": d.Groups == nil, "Memberships": d.Memberships == nil, "Sessions": d.Sessions == nil, "Engaged": d.Engaged == nil, "Profiles": d.Profiles == nil,
 		"Views": d.Views == nil, "ViewDays": d.ViewDays == nil, "LastSeen": d.LastSeen == nil, "Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
 		"Languages": d.Languages == nil, "Metrics": d.Metrics == nil, "Clock": d.Clock == nil, "Logger": d.Logger == nil,
 	} {

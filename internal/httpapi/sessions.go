@@ -95,26 +95,30 @@ func (h *handlers) DeleteSession(c echo.Context, rawID string) error {
 func sessionPage(p *sessions.Page) api.SessionPage {
 	out := api.SessionPage{Sessions: make([]api.SessionSummary, 0, len(p.Sessions))}
 	for i := range p.Sessions {
-		s := &p.Sessions[i]
-		out.Sessions = append(out.Sessions, api.SessionSummary{
-			ID:         s.ID,
-			StartedAt:  api.Instant(s.StartedAt),
-			EndedAt:    api.Instant(s.EndedAt),
-			DurationS:  s.Duration(),
-			LinesDelta: s.Lines,
-			PaceCpm:    s.Pace(),
-			TopLang:    displayName(s.TopLang),
-			Views:      s.Counts.Views,
-			Shares:     s.Counts.Shares,
-			Kudos:      s.Counts.Kudos,
-			Comments:   s.Counts.Comments,
-		})
+		out.Sessions = append(out.Sessions, sessionSummary(&p.Sessions[i]))
 	}
 	if p.Next != nil {
 		next := p.Next.String()
 		out.NextCursor = &next
 	}
 	return out
+}
+
+// sessionSummary is a session in short.
+func sessionSummary(s *sessions.Session) api.SessionSummary {
+	return api.SessionSummary{
+		ID:         s.ID,
+		StartedAt:  api.Instant(s.StartedAt),
+		EndedAt:    api.Instant(s.EndedAt),
+		DurationS:  s.Duration(),
+		LinesDelta: s.Lines,
+		PaceCpm:    s.Pace(),
+		TopLang:    displayName(s.TopLang),
+		Views:      s.Counts.Views,
+		Shares:     s.Counts.Shares,
+		Kudos:      s.Counts.Kudos,
+		Comments:   s.Counts.Comments,
+	}
 }
 
 // sessionDetail is a session as it goes over the wire. Details that are not kept look like details that never were: no

@@ -36,6 +36,10 @@ func Published(now time.Time) []calendar.Span {
 // wrong finds a board that is right, or none.
 func isKept(s calendar.Span, now time.Time) bool { return slices.Contains(calendar.Kept(now), s) }
 
+// isPublished says whether the board of a span may still be in Redis at now: if it is, it is right, but nobody builds it
+// when it is missing.
+func isPublished(s calendar.Span, now time.Time) bool { return slices.Contains(Published(now), s) }
+
 // minLifetime is what a board lives at least: one that was built for a span that is not kept.
 const minLifetime = time.Hour
 

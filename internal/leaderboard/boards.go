@@ -282,7 +282,7 @@ func (b *Boards) States(ctx context.Context, boards []Board) ([]State, error) {
 }
 
 func stateOf(cmd *redis.Cmd) (State, error) {
-	values, err := list(cmd, 2)
+	values, err := list(cmd, 3)
 	if isReply(err) {
 		// The server is there but the script failed: a key of the board is of another type. A build removes it; if the
 		// cause is another one, the build says so.

@@ -86,6 +86,12 @@
 // at a time, and the others are told to come back: a deep page costs as much as the board is long. Rank is one more than
 // the number of users with more seconds (1, 2, 2, 4). Streaks and deltas are decided when read.
 //
+// Deltas need the ranks of a page's users in the span before, which costs more than the page. That board hardly changes any
+// more; the one before the previous span's is not kept, but right for as long as it lives. So a page asks in the same round
+// trip which stand that board is at, its generation and the time of its last publication, and takes ranks that it knows of
+// the same stand. publish.lua makes that time grow with every publication, so that no change, a change of mode least of all,
+// goes unseen.
+//
 // A cursor is a place (seconds, user), not an index: whoever did not move is neither repeated nor missed, whatever others
 // do. Boards are public and user ids are not, so its user is not the last entry's. It is a place between that entry and the
 // next one, which means the same, holds no more of the id than tells the two apart, and needs neither of them to stay.

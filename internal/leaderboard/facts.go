@@ -46,8 +46,14 @@ func packDay(d *calendar.Day) string {
 var errBadMember = errors.New("not a member's value")
 
 func unpackMember(s string) (int64, Facts, error) {
-	parts := strings.Split(s, separator)
-	if len(parts) != 1+factCount {
+	var parts [1 + factCount]string // not Split: a page has a hundred members
+	for i := range factCount {
+		var ok bool
+		if parts[i], s, ok = strings.Cut(s, separator); !ok {
+			return 0, Facts{}, errBadMember
+		}
+	}
+	if parts[factCount] = s; strings.Contains(s, separator) {
 		return 0, Facts{}, errBadMember
 	}
 	version, errVersion := strconv.ParseInt(parts[0], 10, 64)

@@ -16,8 +16,8 @@ type live struct {
 	rdb redis.UniversalClient
 }
 
-// page reads a page, or returns nil when there is no whole board.
-func (l live) page(ctx context.Context, b Board, r request) (*slice, error) {
+// pageCall asks for a page.
+func pageCall(b Board, r request) call {
 	k := b.keys()
 	seconds, member, me := "", "", ""
 	switch r.kind {
@@ -29,12 +29,52 @@ func (l live) page(ctx context.Context, b Board, r request) (*slice, error) {
 	if r.me != uuid.Nil {
 		me = memberOf(r.me)
 	}
-	cmd := pageScript.Run(ctx, l.rdb, []string{k.scores, k.members}, r.limit, string(r.kind), seconds, member, me)
+	return call{keys: []string{k.scores, k.members}, args: []any{r.limit, string(r.kind), seconds, member, me}}
+}
+
+// pageOf reads what page.lua returned.
+func pageOf(cmd *redis.Cmd) (*slice, error) {
 	values, err := list(cmd, 0)
 	if err != nil || len(values) == 0 {
 		return nil, err
 	}
 	return sliceOf(values)
+}
+
+// page reads a page, or returns nil when there is no whole board.
+func (l live) page(ctx context.Context, b Board, r request) (*slice, error) {
+	c := pageCall(b, r)
+	return pageOf(pageScript.Run(ctx, l.rdb, c.keys, c.args...))
+}
+
+// pageBeside reads a page, and which stand another board is at, in one round trip. The stand is the zero value when there is
+// no whole board, or the other board's keys are broken: that must not cost the page.
+func (l live) pageBeside(ctx context.Context, b Board, r request, beside Board) (*slice, stand, error) {
+	k := beside.keys()
+	page, state, err := runBoth(ctx, l.rdb,
+		pageScript, pageCall(b, r), stateScript, call{keys: []string{k.scores, k.members, k.building}})
+	if err != nil {
+		return nil, stand{}, err
+	}
+	s, err := pageOf(page)
+	if err != nil {
+		return nil, stand{}, err
+	}
+	return s, standOf(state), nil
+}
+
+// standOf reads what state.lua returned.
+func standOf(cmd *redis.Cmd) stand {
+	values, err := list(cmd, 3)
+	if err != nil {
+		return stand{}
+	}
+	generation, okGeneration := values[0].(string)
+	at, okAt := values[2].(int64)
+	if !okGeneration || !okAt || generation == "" {
+		return stand{}
+	}
+	return stand{generation: generation, at: at}
 }
 
 // sliceOf reads the answer of page.lua.
@@ -118,9 +158,9 @@ func livePlace(member, score any) (place, error) {
 	return place{seconds: seconds, user: user}, errors.Join(errUser, errSeconds)
 }
 
-// ranks are the ranks of those of the users that have a place, or nil when there is no whole board. At least one user
-// must be asked for.
-func (l live) ranks(ctx context.Context, b Board, users []uuid.UUID) (map[uuid.UUID]int64, error) {
+// ranks are the ranks of those of the users that have a place, and the stand that they belong to, or nil when there is no
+// whole board. At least one user must be asked for.
+func (l live) ranks(ctx context.Context, b Board, users []uuid.UUID) (map[uuid.UUID]int64, stand, error) {
 	k := b.keys()
 	args := make([]any, len(users))
 	for i, u := range users {
@@ -128,11 +168,17 @@ func (l live) ranks(ctx context.Context, b Board, users []uuid.UUID) (map[uuid.U
 	}
 	values, err := list(ranksScript.Run(ctx, l.rdb, []string{k.scores, k.members}, args...), 0)
 	if err != nil || len(values) == 0 {
-		return nil, err
+		return nil, stand{}, err
 	}
-	numbers, err := integers(values)
-	if err != nil || len(numbers) != len(users) {
-		return nil, errAnswer
+	if len(values) != 3 {
+		return nil, stand{}, errAnswer
+	}
+	generation, okGeneration := values[0].(string)
+	at, okAt := values[1].(int64)
+	list, okList := values[2].([]any)
+	numbers, err := integers(list)
+	if !okGeneration || !okAt || !okList || err != nil || len(numbers) != len(users) {
+		return nil, stand{}, errAnswer
 	}
 	ranks := make(map[uuid.UUID]int64, len(users))
 	for i, n := range numbers {
@@ -140,5 +186,5 @@ func (l live) ranks(ctx context.Context, b Board, users []uuid.UUID) (map[uuid.U
 			ranks[users[i]] = n
 		}
 	}
-	return ranks, nil
+	return ranks, stand{generation: generation, at: at}, nil
 }

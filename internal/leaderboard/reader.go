@@ -73,6 +73,7 @@ type Reader struct {
 	truth   truth
 	reads   chan struct{} // holds an element for each read of Postgres
 	breaker *gobreaker.CircuitBreaker[struct{}]
+	known   *known // ranks on the boards of the span before
 	cfg     ReaderConfig
 }
 
@@ -81,7 +82,7 @@ func NewReader(pool *pgxpool.Pool, rdb redis.UniversalClient, cfg ReaderConfig) 
 	cfg = cfg.withDefaults()
 	return &Reader{
 		live: live{rdb}, truth: truth{pool: pool, langs: cfg.Languages}, reads: make(chan struct{}, cfg.PostgresReads),
-		breaker: newBreaker(), cfg: cfg,
+		breaker: newBreaker(), known: &known{}, cfg: cfg,
 	}
 }
 
@@ -158,12 +159,13 @@ func (r *Reader) Page(ctx context.Context, now time.Time, b Board, q Query) (Pag
 type visit struct {
 	*Reader
 	now    time.Time
-	failed bool // Redis failed: it is not asked a second time
+	failed bool  // Redis failed: it is not asked a second time
+	before stand // of the board of the span before, when it was read with the page
 }
 
 func (v *visit) slice(ctx context.Context, b Board, req request) (s *slice, err error) {
 	asked := isKept(b.Span, v.now) && v.ask(ctx, b, func(ctx context.Context) error {
-		s, err = v.live.page(ctx, b, req)
+		s, err = v.livePage(ctx, b, req)
 		return err
 	})
 	if asked && s != nil {
@@ -180,6 +182,16 @@ func (v *visit) slice(ctx context.Context, b Board, req request) (s *slice, err 
 		v.cfg.MissingFunc(b)
 	}
 	return s, nil
+}
+
+// livePage reads a page from Redis, together with what the deltas need if Redis has it.
+func (v *visit) livePage(ctx context.Context, b Board, req request) (s *slice, err error) {
+	before, ok := b.Previous()
+	if !ok || !isPublished(before.Span, v.now) {
+		return v.live.page(ctx, b, req)
+	}
+	s, v.before, err = v.live.pageBeside(ctx, b, req, before)
+	return s, err
 }
 
 // ask asks Redis, if it is worth asking, and says whether it answered. Whatever goes wrong is for Postgres to make good, so
@@ -245,7 +257,7 @@ func (v *visit) setDeltas(ctx context.Context, b Board, p *Page) error {
 		return err
 	}
 	for _, e := range entries {
-		if rank, ok := ranks[e.UserID]; ok {
+		if rank := ranks[e.UserID]; rank > 0 {
 			delta := rank - e.Rank
 			e.Delta = &delta
 		}
@@ -253,12 +265,21 @@ func (v *visit) setDeltas(ctx context.Context, b Board, p *Page) error {
 	return nil
 }
 
+// ranks are those of the users on the board of the span before; who has no place has rank 0, or none. Nobody may write to
+// them.
 func (v *visit) ranks(ctx context.Context, b Board, users []uuid.UUID) (ranks map[uuid.UUID]int64, err error) {
-	asked := isKept(b.Span, v.now) && v.ask(ctx, b, func(ctx context.Context) error {
-		ranks, err = v.live.ranks(ctx, b, users)
+	if v.before != (stand{}) {
+		if ranks = v.known.get(b, v.before, users); ranks != nil {
+			return ranks, nil
+		}
+	}
+	var of stand
+	asked := isPublished(b.Span, v.now) && v.ask(ctx, b, func(ctx context.Context) error {
+		ranks, of, err = v.live.ranks(ctx, b, users)
 		return err
 	})
 	if asked && ranks != nil {
+		v.known.put(b, of, users, ranks)
 		return ranks, nil
 	}
 	err = v.fromPostgres(ctx, func(ctx context.Context) error {
@@ -268,7 +289,7 @@ func (v *visit) ranks(ctx context.Context, b Board, users []uuid.UUID) (ranks ma
 	if err != nil {
 		return nil, err
 	}
-	if asked && len(ranks) > 0 {
+	if asked && len(ranks) > 0 && isKept(b.Span, v.now) {
 		v.cfg.MissingFunc(b)
 	}
 	return ranks, nil

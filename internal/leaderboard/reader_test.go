@@ -120,7 +120,7 @@ func TestPagesFromRedisAndPostgresAreOne(t *testing.T) {
 			require.Len(t, s.rows, min(limit, len(all)))
 		}
 		users := []uuid.UUID{userID(1), userID(off), userID(7), userID(8), userID(users + 1)}
-		live, err := f.reader.live.ranks(f.ctx, b, users)
+		live, _, err := f.reader.live.ranks(f.ctx, b, users)
 		require.NoError(t, err)
 		truth, err := f.reader.truth.ranks(f.ctx, b, users)
 		require.NoError(t, err)

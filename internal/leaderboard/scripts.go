@@ -100,6 +100,21 @@ func runSome(ctx context.Context, rdb redis.UniversalClient, script *redis.Scrip
 	}
 }
 
+// runBoth runs two scripts in one round trip, with each its own result or error. Where a server did not know one of them, both
+// are run again: they are for reading.
+func runBoth(ctx context.Context, rdb redis.UniversalClient, a *redis.Script, callA call, b *redis.Script, callB call) (cmdA, cmdB *redis.Cmd, err error) {
+	pipe := rdb.Pipeline()
+	cmdA, cmdB = a.EvalSha(ctx, pipe, callA.keys, callA.args...), b.EvalSha(ctx, pipe, callB.keys, callB.args...)
+	_, err = pipe.Exec(ctx)
+	switch {
+	case redis.HasErrorPrefix(cmdA.Err(), "NOSCRIPT"), redis.HasErrorPrefix(cmdB.Err(), "NOSCRIPT"):
+		return a.Run(ctx, rdb, callA.keys, callA.args...), b.Run(ctx, rdb, callB.keys, callB.args...), nil
+	case err != nil && !isReply(err):
+		return nil, nil, err // Redis did not answer
+	}
+	return cmdA, cmdB, nil
+}
+
 // errAnswer is an answer that the script at hand does not give.
 var errAnswer = errors.New("unexpected answer of a script")
 

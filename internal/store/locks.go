@@ -23,6 +23,10 @@ func WriterLock(userID uuid.UUID) int64 { return lockKey("commma/writer", userID
 // of its own, so that finalizing a user never holds up the user's uploads.
 func IngestLock(userID uuid.UUID) int64 { return lockKey("commma/ingest", userID) }
 
+// CountLock is the advisory lock key of whoever adds to what is counted of a user with others: groups, invitations, and whom
+// the user follows. Without it two requests at once could each find room for one more.
+func CountLock(userID uuid.UUID) int64 { return lockKey("commma/count", userID) }
+
 func lockKey(space string, userID uuid.UUID) int64 {
 	sum := sha256.Sum256(append([]byte(space), userID[:]...))
 	return int64(binary.BigEndian.Uint64(sum[:8]))

@@ -172,7 +172,7 @@ func (e ReadinessStatus) Valid() bool {
 	}
 }
 
-// Author Who wrote something.
+// Author A user by name and picture.
 type Author struct {
 	// AvatarURL Picture of the user.
 	AvatarURL *string `json:"avatar_url"`
@@ -203,7 +203,7 @@ type Badge struct {
 
 // Comment One comment.
 type Comment struct {
-	// Author Who wrote something.
+	// Author A user by name and picture.
 	Author Author `json:"author"`
 
 	// Body Plain text; escape it.
@@ -306,6 +306,183 @@ type ErrorDetail struct {
 
 // ErrorDetailCode The kind of finding.
 type ErrorDetailCode string
+
+// FeedEntry One session of somebody who is followed.
+type FeedEntry struct {
+	// Session One session in short.
+	Session SessionSummary `json:"session"`
+
+	// User A user by name and picture.
+	User Author `json:"user"`
+}
+
+// FeedPage A page of a feed.
+type FeedPage struct {
+	// Entries Newest first.
+	Entries []FeedEntry `json:"entries"`
+
+	// NextCursor Where the next page starts; `null` at the end.
+	NextCursor *string `json:"next_cursor"`
+}
+
+// Followed Somebody who is followed.
+type Followed struct {
+	// AvatarURL Picture of the user.
+	AvatarURL *string `json:"avatar_url"`
+
+	// FollowedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
+	//
+	// Example: 2026-06-15T09:30:00.000Z
+	FollowedAt Timestamp `json:"followed_at"`
+
+	// Handle The user's public name; case matters.
+	//
+	// Example: demo
+	Handle Handle `json:"handle"`
+}
+
+// Following Whom a user follows.
+type Following struct {
+	// Users In the order of their handles.
+	Users []Followed `json:"users"`
+}
+
+// Group A group in full.
+type Group struct {
+	// CreatedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
+	//
+	// Example: 2026-06-15T09:30:00.000Z
+	CreatedAt Timestamp `json:"created_at"`
+
+	// ID The group's id.
+	//
+	// Example: 5b1d2c9e-0f5a-4c9e-8f43-5e5f64b1b3a2
+	ID openapi_types.UUID `json:"id"`
+
+	// Invited Who has not answered yet, first who has waited longest; empty for all but the owner.
+	Invited []GroupInvited `json:"invited"`
+
+	// MemberCount Members that the signed-in user can see.
+	//
+	// Example: 2
+	MemberCount int64 `json:"member_count"`
+
+	// Members First who has been there longest.
+	Members []GroupMember `json:"members"`
+
+	// Name Plain text; escape it.
+	//
+	// Example: Compiler friends
+	Name string `json:"name"`
+
+	// Owned Whether the signed-in user owns it.
+	Owned bool `json:"owned"`
+
+	// Owner Who owns it; `null` while they are on `off`.
+	Owner *Author `json:"owner"`
+}
+
+// GroupInvitation An invitation that the signed-in user has not answered.
+type GroupInvitation struct {
+	// GroupID The group's id.
+	//
+	// Example: 0b9c4a6e-2f4e-4a37-9d5b-0d2c8a1e7f55
+	GroupID openapi_types.UUID `json:"group_id"`
+
+	// InvitedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
+	//
+	// Example: 2026-06-15T09:30:00.000Z
+	InvitedAt Timestamp `json:"invited_at"`
+
+	// Name The group's name. Plain text; escape it.
+	//
+	// Example: Night owls
+	Name string `json:"name"`
+
+	// Owner A user by name and picture.
+	Owner Author `json:"owner"`
+}
+
+// GroupInvited Somebody who is invited into a group.
+type GroupInvited struct {
+	// AvatarURL Picture of the user.
+	AvatarURL *string `json:"avatar_url"`
+
+	// Handle The user's public name; case matters.
+	//
+	// Example: demo
+	Handle Handle `json:"handle"`
+
+	// InvitedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
+	//
+	// Example: 2026-06-15T09:30:00.000Z
+	InvitedAt Timestamp `json:"invited_at"`
+}
+
+// GroupList Groups and invitations of a user.
+type GroupList struct {
+	// Groups First the one joined first.
+	Groups []GroupSummary `json:"groups"`
+
+	// Invitations Newest first.
+	Invitations []GroupInvitation `json:"invitations"`
+}
+
+// GroupMember One member of a group.
+type GroupMember struct {
+	// AvatarURL Picture of the user.
+	AvatarURL *string `json:"avatar_url"`
+
+	// Handle The user's public name; case matters.
+	//
+	// Example: demo
+	Handle Handle `json:"handle"`
+
+	// JoinedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
+	//
+	// Example: 2026-06-15T09:30:00.000Z
+	JoinedAt Timestamp `json:"joined_at"`
+
+	// Owner Whether they own the group.
+	Owner bool `json:"owner"`
+}
+
+// GroupName What a group is called. Other fields are ignored.
+type GroupName struct {
+	// Name Plain text of 1 to 80 characters.
+	//
+	// Example: Compiler friends
+	Name string `json:"name"`
+}
+
+// GroupSummary A group in short.
+type GroupSummary struct {
+	// CreatedAt An instant in UTC, ISO 8601 with milliseconds and `Z`.
+	//
+	// Example: 2026-06-15T09:30:00.000Z
+	CreatedAt Timestamp `json:"created_at"`
+
+	// ID The group's id.
+	//
+	// Example: 5b1d2c9e-0f5a-4c9e-8f43-5e5f64b1b3a2
+	ID openapi_types.UUID `json:"id"`
+
+	// MemberCount Members that the signed-in user can see.
+	//
+	// Example: 2
+	MemberCount int64 `json:"member_count"`
+
+	// Name Plain text; escape it.
+	//
+	// Example: Compiler friends
+	Name string `json:"name"`
+
+	// Owned Whether the signed-in user owns it.
+	Owned bool `json:"owned"`
+
+	// Owner Who owns it; `null` while they are on `off`.
+	Owner *Author `json:"owner"`
+}
 
 // Handle The user's public name; case matters.
 //
@@ -955,6 +1132,9 @@ type Forbidden = ErrorAnswer
 // InternalError The envelope of every error.
 type InternalError = ErrorAnswer
 
+// Limit The envelope of every error.
+type Limit = ErrorAnswer
+
 // NotFound The envelope of every error.
 type NotFound = ErrorAnswer
 
@@ -969,6 +1149,37 @@ type Unauthorized = ErrorAnswer
 
 // Unavailable The envelope of every error.
 type Unavailable = ErrorAnswer
+
+// GetFeedParams defines parameters for GetFeed.
+type GetFeedParams struct {
+	// Limit Entries per page. Outside 1 to 50 it is moved to the nearer end; not a number means the default.
+	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetGroupLeaderboardParams defines parameters for GetGroupLeaderboard.
+type GetGroupLeaderboardParams struct {
+	// Period Anything but the four is 400.
+	Period *string `form:"period,omitempty" json:"period,omitempty"`
+
+	// StartsOn A day inside the period that is wanted, from 1970-01-01 on. Without it, the period that holds the present in UTC.
+	// Ignored for `alltime`.
+	StartsOn *string `form:"starts_on,omitempty" json:"starts_on,omitempty"`
+
+	// Lang Only this language, by a name or an alias in any case; one that has no board is 400. Without it, all languages.
+	Lang *string `form:"lang,omitempty" json:"lang,omitempty"`
+
+	// Limit Entries per page. Outside 1 to 100 it is moved to the nearer end; not a number means the default.
+	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Around `me`: the page that holds the signed-in user, in the middle where that is possible.
+	Around *string `form:"around,omitempty" json:"around,omitempty"`
+}
 
 // GetLeaderboardParams defines parameters for GetLeaderboard.
 type GetLeaderboardParams struct {
@@ -991,6 +1202,10 @@ type GetLeaderboardParams struct {
 
 	// Around `me`: the page that holds the signed-in user, in the middle where that is possible. Needs a token.
 	Around *string `form:"around,omitempty" json:"around,omitempty"`
+
+	// Scope `following`: the board of the signed-in user and those whom they follow, with ranks and deltas among these, computed
+	// from the totals as they are at `updated_at`. Needs a token. Without it, everybody.
+	Scope *string `form:"scope,omitempty" json:"scope,omitempty"`
 }
 
 // ListViewsParams defines parameters for ListViews.
@@ -1016,6 +1231,12 @@ type ListCommentsParams struct {
 	// Cursor `next_cursor` of the page before.
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
+
+// CreateGroupJSONRequestBody defines body for CreateGroup for application/json ContentType.
+type CreateGroupJSONRequestBody = GroupName
+
+// RenameGroupJSONRequestBody defines body for RenameGroup for application/json ContentType.
+type RenameGroupJSONRequestBody = GroupName
 
 // IngestEventsJSONRequestBody defines body for IngestEvents for application/json ContentType.
 type IngestEventsJSONRequestBody = IngestRequest
@@ -1046,6 +1267,45 @@ type ServerInterface interface {
 	// DeleteComment Delete a comment
 	// (DELETE /v1/comments/{id})
 	DeleteComment(ctx echo.Context, id string) error
+	// GetFeed Recent sessions of those whom the signed-in user follows
+	// (GET /v1/feed)
+	GetFeed(ctx echo.Context, params GetFeedParams) error
+	// ListGroups Own groups and invitations
+	// (GET /v1/groups)
+	ListGroups(ctx echo.Context) error
+	// CreateGroup Create a group
+	// (POST /v1/groups)
+	CreateGroup(ctx echo.Context) error
+	// DeleteGroup Delete a group
+	// (DELETE /v1/groups/{id})
+	DeleteGroup(ctx echo.Context, id string) error
+	// GetGroup One group with its members
+	// (GET /v1/groups/{id})
+	GetGroup(ctx echo.Context, id string) error
+	// RenameGroup Rename a group
+	// (PATCH /v1/groups/{id})
+	RenameGroup(ctx echo.Context, id string) error
+	// AcceptInvitation Accept an invitation
+	// (POST /v1/groups/{id}/accept)
+	AcceptInvitation(ctx echo.Context, id string) error
+	// DeclineInvitation Decline an invitation
+	// (POST /v1/groups/{id}/decline)
+	DeclineInvitation(ctx echo.Context, id string) error
+	// WithdrawInvitation Take an invitation back
+	// (DELETE /v1/groups/{id}/invitations/{handle})
+	WithdrawInvitation(ctx echo.Context, id string, handle Handle) error
+	// InviteToGroup Invite somebody into a group
+	// (PUT /v1/groups/{id}/invitations/{handle})
+	InviteToGroup(ctx echo.Context, id string, handle Handle) error
+	// GetGroupLeaderboard One page of the board of a group
+	// (GET /v1/groups/{id}/leaderboard)
+	GetGroupLeaderboard(ctx echo.Context, id string, params GetGroupLeaderboardParams) error
+	// LeaveGroup Leave a group
+	// (POST /v1/groups/{id}/leave)
+	LeaveGroup(ctx echo.Context, id string) error
+	// RemoveMember Remove a member
+	// (DELETE /v1/groups/{id}/members/{handle})
+	RemoveMember(ctx echo.Context, id string, handle Handle) error
 	// IngestEvents Upload activity
 	// (POST /v1/ingest)
 	IngestEvents(ctx echo.Context) error
@@ -1061,6 +1321,9 @@ type ServerInterface interface {
 	// PatchMe Change privacy or time zone
 	// (PATCH /v1/me)
 	PatchMe(ctx echo.Context) error
+	// ListFollowing Whom the signed-in user follows
+	// (GET /v1/me/following)
+	ListFollowing(ctx echo.Context) error
 	// ListViews Views of the signed-in user's pages
 	// (GET /v1/me/views)
 	ListViews(ctx echo.Context, params ListViewsParams) error
@@ -1091,6 +1354,15 @@ type ServerInterface interface {
 	// GetUser A user's profile
 	// (GET /v1/users/{handle})
 	GetUser(ctx echo.Context, handle Handle) error
+	// UnfollowUser Follow a user no longer
+	// (DELETE /v1/users/{handle}/follow)
+	UnfollowUser(ctx echo.Context, handle Handle) error
+	// FollowUserByPost Follow a user
+	// (POST /v1/users/{handle}/follow)
+	FollowUserByPost(ctx echo.Context, handle Handle) error
+	// FollowUser Follow a user
+	// (PUT /v1/users/{handle}/follow)
+	FollowUser(ctx echo.Context, handle Handle) error
 	// RecordView Count a view of a page that is rendered elsewhere
 	// (POST /v1/views)
 	RecordView(ctx echo.Context) error
@@ -1153,6 +1425,277 @@ func (w *ServerInterfaceWrapper) DeleteComment(ctx echo.Context) error {
 	return err
 }
 
+// GetFeed converts echo context to params.
+func (w *ServerInterfaceWrapper) GetFeed(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetFeedParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetFeed(ctx, params)
+	return err
+}
+
+// ListGroups converts echo context to params.
+func (w *ServerInterfaceWrapper) ListGroups(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListGroups(ctx)
+	return err
+}
+
+// CreateGroup converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateGroup(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateGroup(ctx)
+	return err
+}
+
+// DeleteGroup converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteGroup(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteGroup(ctx, id)
+	return err
+}
+
+// GetGroup converts echo context to params.
+func (w *ServerInterfaceWrapper) GetGroup(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetGroup(ctx, id)
+	return err
+}
+
+// RenameGroup converts echo context to params.
+func (w *ServerInterfaceWrapper) RenameGroup(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RenameGroup(ctx, id)
+	return err
+}
+
+// AcceptInvitation converts echo context to params.
+func (w *ServerInterfaceWrapper) AcceptInvitation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AcceptInvitation(ctx, id)
+	return err
+}
+
+// DeclineInvitation converts echo context to params.
+func (w *ServerInterfaceWrapper) DeclineInvitation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeclineInvitation(ctx, id)
+	return err
+}
+
+// WithdrawInvitation converts echo context to params.
+func (w *ServerInterfaceWrapper) WithdrawInvitation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// ------------- Path parameter "handle" -------------
+	var handle Handle
+
+	err = runtime.BindStyledParameterWithOptions("simple", "handle", ctx.Param("handle"), &handle, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter handle: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.WithdrawInvitation(ctx, id, handle)
+	return err
+}
+
+// InviteToGroup converts echo context to params.
+func (w *ServerInterfaceWrapper) InviteToGroup(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// ------------- Path parameter "handle" -------------
+	var handle Handle
+
+	err = runtime.BindStyledParameterWithOptions("simple", "handle", ctx.Param("handle"), &handle, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter handle: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.InviteToGroup(ctx, id, handle)
+	return err
+}
+
+// GetGroupLeaderboard converts echo context to params.
+func (w *ServerInterfaceWrapper) GetGroupLeaderboard(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetGroupLeaderboardParams
+	// ------------- Optional query parameter "period" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "period", ctx.QueryParams(), &params.Period, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter period: %s", err))
+	}
+
+	// ------------- Optional query parameter "starts_on" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "starts_on", ctx.QueryParams(), &params.StartsOn, runtime.BindQueryParameterOptions{Type: "string", Format: "date"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter starts_on: %s", err))
+	}
+
+	// ------------- Optional query parameter "lang" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lang", ctx.QueryParams(), &params.Lang, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter lang: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "around" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "around", ctx.QueryParams(), &params.Around, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter around: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetGroupLeaderboard(ctx, id, params)
+	return err
+}
+
+// LeaveGroup converts echo context to params.
+func (w *ServerInterfaceWrapper) LeaveGroup(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.LeaveGroup(ctx, id)
+	return err
+}
+
+// RemoveMember converts echo context to params.
+func (w *ServerInterfaceWrapper) RemoveMember(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// ------------- Path parameter "handle" -------------
+	var handle Handle
+
+	err = runtime.BindStyledParameterWithOptions("simple", "handle", ctx.Param("handle"), &handle, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter handle: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RemoveMember(ctx, id, handle)
+	return err
+}
+
 // IngestEvents converts echo context to params.
 func (w *ServerInterfaceWrapper) IngestEvents(ctx echo.Context) error {
 	var err error
@@ -1210,6 +1753,13 @@ func (w *ServerInterfaceWrapper) GetLeaderboard(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter around: %s", err))
 	}
 
+	// ------------- Optional query parameter "scope" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope", ctx.QueryParams(), &params.Scope, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter scope: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetLeaderboard(ctx, params)
 	return err
@@ -1239,6 +1789,15 @@ func (w *ServerInterfaceWrapper) PatchMe(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PatchMe(ctx)
+	return err
+}
+
+// ListFollowing converts echo context to params.
+func (w *ServerInterfaceWrapper) ListFollowing(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListFollowing(ctx)
 	return err
 }
 
@@ -1429,6 +1988,54 @@ func (w *ServerInterfaceWrapper) GetUser(ctx echo.Context) error {
 	return err
 }
 
+// UnfollowUser converts echo context to params.
+func (w *ServerInterfaceWrapper) UnfollowUser(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "handle" -------------
+	var handle Handle
+
+	err = runtime.BindStyledParameterWithOptions("simple", "handle", ctx.Param("handle"), &handle, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter handle: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UnfollowUser(ctx, handle)
+	return err
+}
+
+// FollowUserByPost converts echo context to params.
+func (w *ServerInterfaceWrapper) FollowUserByPost(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "handle" -------------
+	var handle Handle
+
+	err = runtime.BindStyledParameterWithOptions("simple", "handle", ctx.Param("handle"), &handle, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter handle: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.FollowUserByPost(ctx, handle)
+	return err
+}
+
+// FollowUser converts echo context to params.
+func (w *ServerInterfaceWrapper) FollowUser(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "handle" -------------
+	var handle Handle
+
+	err = runtime.BindStyledParameterWithOptions("simple", "handle", ctx.Param("handle"), &handle, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter handle: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.FollowUser(ctx, handle)
+	return err
+}
+
 // RecordView converts echo context to params.
 func (w *ServerInterfaceWrapper) RecordView(ctx echo.Context) error {
 	var err error
@@ -1502,6 +2109,23 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/sessions/:id/comments", wrapper.PostComment, options.OperationMiddlewares["postComment"]...)
 	router.POST(options.BaseURL+"/v1/sessions/:id/shares", wrapper.PostShare, options.OperationMiddlewares["postShare"]...)
 	router.DELETE(options.BaseURL+"/v1/comments/:id", wrapper.DeleteComment, options.OperationMiddlewares["deleteComment"]...)
+	router.GET(options.BaseURL+"/v1/groups", wrapper.ListGroups, options.OperationMiddlewares["listGroups"]...)
+	router.POST(options.BaseURL+"/v1/groups", wrapper.CreateGroup, options.OperationMiddlewares["createGroup"]...)
+	router.DELETE(options.BaseURL+"/v1/groups/:id", wrapper.DeleteGroup, options.OperationMiddlewares["deleteGroup"]...)
+	router.GET(options.BaseURL+"/v1/groups/:id", wrapper.GetGroup, options.OperationMiddlewares["getGroup"]...)
+	router.PATCH(options.BaseURL+"/v1/groups/:id", wrapper.RenameGroup, options.OperationMiddlewares["renameGroup"]...)
+	router.GET(options.BaseURL+"/v1/groups/:id/leaderboard", wrapper.GetGroupLeaderboard, options.OperationMiddlewares["getGroupLeaderboard"]...)
+	router.DELETE(options.BaseURL+"/v1/groups/:id/invitations/:handle", wrapper.WithdrawInvitation, options.OperationMiddlewares["withdrawInvitation"]...)
+	router.PUT(options.BaseURL+"/v1/groups/:id/invitations/:handle", wrapper.InviteToGroup, options.OperationMiddlewares["inviteToGroup"]...)
+	router.POST(options.BaseURL+"/v1/groups/:id/accept", wrapper.AcceptInvitation, options.OperationMiddlewares["acceptInvitation"]...)
+	router.POST(options.BaseURL+"/v1/groups/:id/decline", wrapper.DeclineInvitation, options.OperationMiddlewares["declineInvitation"]...)
+	router.POST(options.BaseURL+"/v1/groups/:id/leave", wrapper.LeaveGroup, options.OperationMiddlewares["leaveGroup"]...)
+	router.DELETE(options.BaseURL+"/v1/groups/:id/members/:handle", wrapper.RemoveMember, options.OperationMiddlewares["removeMember"]...)
+	router.DELETE(options.BaseURL+"/v1/users/:handle/follow", wrapper.UnfollowUser, options.OperationMiddlewares["unfollowUser"]...)
+	router.POST(options.BaseURL+"/v1/users/:handle/follow", wrapper.FollowUserByPost, options.OperationMiddlewares["followUserByPost"]...)
+	router.PUT(options.BaseURL+"/v1/users/:handle/follow", wrapper.FollowUser, options.OperationMiddlewares["followUser"]...)
+	router.GET(options.BaseURL+"/v1/me/following", wrapper.ListFollowing, options.OperationMiddlewares["listFollowing"]...)
+	router.GET(options.BaseURL+"/v1/feed", wrapper.GetFeed, options.OperationMiddlewares["getFeed"]...)
 	router.GET(options.BaseURL+"/health", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness, options.OperationMiddlewares["getReadiness"]...)
 	router.GET(options.BaseURL+"/metrics", wrapper.GetMetrics, options.OperationMiddlewares["getMetrics"]...)

@@ -39,16 +39,15 @@ end
 
 local start = 0
 if kind == 'after' then start = after_place() elseif kind == 'around' then start = around_user() end
-local rows, scores, members = {}, {}, {}
+local rows, members = {}, {}
 if start then rows = redis.call('ZREVRANGE', KEYS[1], start, start + limit, 'WITHSCORES') end
-for i = 1, #rows, 2 do
-  if tonumber(rows[i + 1]) <= 0 then break end -- the mark and the tombstones
-  scores[i], scores[i + 1] = rows[i], rows[i + 1]
-  if #members < limit then members[#members + 1] = rows[i] end
+while #rows > 0 and tonumber(rows[#rows]) <= 0 do -- the mark and the tombstones, which come last
+  rows[#rows], rows[#rows - 1] = nil, nil
 end
+for i = 1, math.min(limit, #rows / 2) do members[i] = rows[2 * i - 1] end
 local first, values, me = 0, {}, {}
-if start and start > 0 and #members > 0 then first = above(scores[2]) end
+if start and start > 0 and #members > 0 then first = above(rows[2]) end
 if #members > 0 then values = redis.call('HMGET', KEYS[2], unpack(members)) end
 local own = ARGV[5] ~= '' and redis.call('ZSCORE', KEYS[1], ARGV[5])
 if own and tonumber(own) > 0 then me = { above(own) + 1, own, redis.call('HGET', KEYS[2], ARGV[5]) } end
-return { tonumber(redis.call('HGET', KEYS[2], 'at')), start or 0, first, me, scores, values }
+return { tonumber(redis.call('HGET', KEYS[2], 'at')), start or 0, first, me, rows, values }

@@ -6,8 +6,7 @@
 -- Returns {0, positions of the refused groups from 1...}: the others were taken
 --         {1} there was no whole board, and now there is nothing of it  {2} the same, but somebody is building it
 --         {5} like 2, and who builds it will leave the removed out
---         {3, generation} it is another one  {4} read over an hour ago
--- After 1 to 5 no row was written.
+--         {3, generation} it is another one  {4} read over an hour ago. After 1 to 5 no row was written.
 
 local READ_TTL, TOMBSTONE_TTL, PRUNE, NOTES = 3600, 86400, 100, 2000
 
@@ -56,5 +55,6 @@ for _, i in ipairs(taken) do
     redis.call('HSET', KEYS[2], member, version .. '\0' .. ARGV[i + 3])
   end
 end
-if #taken > 0 then redis.call('HSET', KEYS[2], 'at', time[1] * 1000 + math.floor(time[2] / 1000)) end
+local at = math.max(time[1] * 1000 + math.floor(time[2] / 1000), 1 + (redis.call('HGET', KEYS[2], 'at') or 0))
+if #taken > 0 then redis.call('HSET', KEYS[2], 'at', at) end -- always more than before, see known.go
 return answer

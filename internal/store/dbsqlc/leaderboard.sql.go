@@ -12,8 +12,137 @@ import (
 	"github.com/google/uuid"
 )
 
-const LeaderboardCountBefore = `-- name: LeaderboardCountBefore :one
+const LeaderboardAmong = `-- name: LeaderboardAmong :many
 
+WITH standing AS MATERIALIZED (
+    SELECT t.user_id, t.seconds, rank() OVER (ORDER BY t.seconds DESC) AS rank,
+        row_number() OVER (ORDER BY t.seconds DESC, t.user_id DESC) AS place
+    FROM totals t
+    JOIN users u ON u.id = t.user_id
+    WHERE t.user_id = ANY ($4::uuid[])
+      AND t.period = $1 AND t.starts_on = $2::date AND t.lang = $5::text
+      AND t.seconds > 0 AND u.privacy <> 'off'
+), previous AS MATERIALIZED (
+    SELECT t.user_id, rank() OVER (ORDER BY t.seconds DESC) AS rank
+    FROM totals t
+    JOIN users u ON u.id = t.user_id
+    WHERE t.user_id = ANY ($4::uuid[])
+      AND t.period = $1 AND t.starts_on = $6::date AND t.lang = $5::text
+      AND t.seconds > 0 AND u.privacy <> 'off'
+), counted AS (
+    SELECT count(*) AS places, max(s.place) FILTER (WHERE s.user_id = $7::uuid) AS mine,
+        count(*) FILTER (WHERE (s.seconds, s.user_id) >= ($8::bigint, $9::uuid)) AS before
+    FROM standing s
+), page AS (
+    SELECT c.mine, CASE
+        WHEN NOT $10::boolean THEN c.before
+        WHEN c.mine IS NOT NULL -- else there is no page; least would pass over the NULL
+        THEN greatest(0, least(c.mine - 1 - $11::bigint / 2, c.places - $11::bigint))
+        END AS start FROM counted c
+), shown AS (
+    SELECT s.user_id, s.seconds, s.rank, s.place,
+        (s.place > p.start AND s.place <= p.start + $11::bigint + 1) IS TRUE AS in_page
+    FROM standing s CROSS JOIN page p
+    WHERE s.place > p.start AND s.place <= p.start + $11::bigint + 1 OR s.place = p.mine
+)
+SELECT s.user_id, s.seconds, s.rank::bigint AS rank, coalesce(v.rank, 0)::bigint AS previous_rank, s.in_page::boolean AS in_page,
+    u.version, u.handle, coalesce(u.avatar_url, '')::text AS avatar_url, u.streak_first_on, u.streak_last_on,
+    coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = u.id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
+    coalesce((SELECT l.lang FROM totals l
+        WHERE l.user_id = s.user_id AND l.period = $1 AND l.starts_on = $2::date AND l.seconds > 0
+          AND (l.lang IN (SELECT unnest($3::text[]))) IS TRUE
+        ORDER BY l.seconds DESC, l.lang LIMIT 1), '')::text AS top_lang
+FROM shown s
+JOIN users u ON u.id = s.user_id
+LEFT JOIN previous v ON v.user_id = s.user_id
+ORDER BY s.place
+`
+
+type LeaderboardAmongParams struct {
+	Period     calendar.Period
+	StartsOn   calendar.Day
+	BoardLangs []string
+	UserIDs    []uuid.UUID
+	Lang       string
+	PreviousOn *calendar.Day
+	Me         uuid.UUID
+	Seconds    int64
+	AfterID    uuid.UUID
+	Around     bool
+	MaxRows    int64
+}
+
+type LeaderboardAmongRow struct {
+	UserID        uuid.UUID
+	Seconds       int64
+	Rank          int64
+	PreviousRank  int64
+	InPage        bool
+	Version       int64
+	Handle        string
+	AvatarUrl     string
+	StreakFirstOn *calendar.Day
+	StreakLastOn  *calendar.Day
+	Zone          string
+	TopLang       string
+}
+
+// What boards are built from, and how a page is read from Postgres. A board is one stretch of the index totals_board:
+// (lang, period, starts_on) fixed, then seconds and user_id, both descending. Users on off take no place in it.
+// The facts of a row are read for the rows of the page only, which is why the inner queries carry the limit.
+//
+// totals_board holds all columns of totals, so where statistics are missing (a fresh table, a crash) the planner would
+// like to use it for one user's totals too, and would read a whole period of all users. Hence its first column is the
+// expression lang || ”, which only those who read a board write.
+// A page of the board that some users make among themselves, and the place of one of them: all in one statement, so that who is
+// on off has no place from the moment of the change. The page starts after a place, or around the user; it has one row more than
+// asked for if more follow. previous_on is NULL where there is no span before. Facts are read for what is shown alone.
+func (q *Queries) LeaderboardAmong(ctx context.Context, db DBTX, arg LeaderboardAmongParams) ([]LeaderboardAmongRow, error) {
+	rows, err := db.Query(ctx, LeaderboardAmong,
+		arg.Period,
+		arg.StartsOn,
+		arg.BoardLangs,
+		arg.UserIDs,
+		arg.Lang,
+		arg.PreviousOn,
+		arg.Me,
+		arg.Seconds,
+		arg.AfterID,
+		arg.Around,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LeaderboardAmongRow
+	for rows.Next() {
+		var i LeaderboardAmongRow
+		if err := rows.Scan(
+			&i.UserID,
+			&i.Seconds,
+			&i.Rank,
+			&i.PreviousRank,
+			&i.InPage,
+			&i.Version,
+			&i.Handle,
+			&i.AvatarUrl,
+			&i.StreakFirstOn,
+			&i.StreakLastOn,
+			&i.Zone,
+			&i.TopLang,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LeaderboardCountBefore = `-- name: LeaderboardCountBefore :one
 SELECT count(*) FILTER (WHERE t.seconds > $1::bigint)::bigint AS above, count(*)::bigint AS before
 FROM totals t
 WHERE t.period = $2 AND t.starts_on = $3 AND t.lang || '' = $4::text
@@ -34,13 +163,6 @@ type LeaderboardCountBeforeRow struct {
 	Before int64
 }
 
-// What boards are built from, and how a page is read from Postgres. A board is one stretch of the index totals_board:
-// (lang, period, starts_on) fixed, then seconds and user_id, both descending. Users on off take no place in it.
-// The facts of a row are read for the rows of the page only, which is why the inner queries carry the limit.
-//
-// totals_board holds all columns of totals, so where statistics are missing (a fresh table, a crash) the planner would
-// like to use it for one user's totals too, and would read a whole period of all users. Hence its first column is the
-// expression lang || ”, which only those who read a board write.
 // How many places are before one, and how many users have more seconds.
 func (q *Queries) LeaderboardCountBefore(ctx context.Context, db DBTX, arg LeaderboardCountBeforeParams) (LeaderboardCountBeforeRow, error) {
 	row := db.QueryRow(ctx, LeaderboardCountBefore,

@@ -89,6 +89,34 @@ type Flush struct {
 	AppliedAt time.Time
 }
 
+type Follow struct {
+	// who follows
+	UserID     uuid.UUID
+	FolloweeID uuid.UUID
+	FollowedAt time.Time
+}
+
+type Group struct {
+	ID        uuid.UUID
+	OwnerID   uuid.UUID
+	Name      string
+	CreatedAt time.Time
+}
+
+type GroupInvitation struct {
+	GroupID uuid.UUID
+	// who is invited; only the owner of the group invites
+	UserID    uuid.UUID
+	InvitedAt time.Time
+}
+
+type GroupMember struct {
+	GroupID uuid.UUID
+	UserID  uuid.UUID
+	// who has been there longest inherits the group
+	JoinedAt time.Time
+}
+
 type Horizon struct {
 	Singleton bool
 	// seconds since the epoch: the storing transaction refuses what is older

@@ -1,0 +1,88 @@
+package groups_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/commma/commma/internal/groups"
+)
+
+// fill makes so many others members of a group.
+func (b *bundle) fill(t *testing.T, id uuid.UUID, members int) {
+	t.Helper()
+	b.exec(t, `INSERT INTO group_members (group_id, user_id) SELECT $1, gen_random_uuid() FROM generate_series(1, $2::int)`, id, members)
+}
+
+// busy makes a user a member of so many groups.
+func (b *bundle) busy(t *testing.T, user uuid.UUID, n int) {
+	t.Helper()
+	b.exec(t, `INSERT INTO group_members (group_id, user_id) SELECT gen_random_uuid(), $1 FROM generate_series(1, $2::int)`, user, n)
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	b, ctx := setup(t), t.Context()
+	ids := b.users(t, "ada", "grace", "edsger")
+	ada, grace, edsger := ids[0], ids[1], ids[2]
+	id := b.group(t, ada)
+	require.NoError(t, b.Invite(ctx, ada, id, "grace"))
+	b.fill(t, id, groups.MaxMembers-2)
+	require.ErrorIs(t, b.Invite(ctx, ada, id, "edsger"), groups.ErrTooMany, "who is invited counts")
+	require.NoError(t, b.Invite(ctx, ada, id, "grace"), "who is invited already needs no place")
+	require.NoError(t, b.Accept(ctx, grace, id))
+
+	other := b.group(t, ada)
+	b.exec(t, `INSERT INTO group_invitations SELECT gen_random_uuid(), $1 FROM generate_series(1, $2::int)`, edsger, groups.MaxInvitations-1)
+	require.NoError(t, b.Invite(ctx, ada, other, "edsger"))
+	require.ErrorIs(t, b.Invite(ctx, ada, b.group(t, ada), "edsger"), groups.ErrTooMany)
+
+	b.busy(t, edsger, groups.MaxGroups)
+	require.ErrorIs(t, b.Accept(ctx, edsger, other), groups.ErrTooMany)
+	_, err := b.Create(ctx, edsger, "x")
+	require.ErrorIs(t, err, groups.ErrTooMany)
+	require.ErrorIs(t, b.Accept(ctx, edsger, uuid.New()), groups.ErrNotFound, "what is hidden stays so at the limit")
+}
+
+// Two at once do not both find the last place, whether it is a user's or a group's.
+func TestLimitsHoldAtOnce(t *testing.T) {
+	t.Parallel()
+	b, ctx := setup(t), t.Context()
+	ids := b.users(t, "ada", "grace", "edsger")
+	ada, grace, edsger := ids[0], ids[1], ids[2]
+	race := func(waitFor string, arg uuid.UUID, first, second func() error) {
+		t.Helper()
+		tx := b.begin(t)
+		_, err := tx.Exec(ctx, waitFor, arg)
+		require.NoError(t, err)
+		results := make(chan error, 2)
+		go func() { results <- first() }()
+		go func() { results <- second() }()
+		b.waitForWaiters(t, 2)
+		require.NoError(t, tx.Rollback(ctx))
+		refused, taken := <-results, <-results
+		if refused == nil {
+			refused, taken = taken, refused
+		}
+		require.ErrorIs(t, refused, groups.ErrTooMany)
+		require.NoError(t, taken)
+	}
+	b.busy(t, grace, groups.MaxGroups-1)
+	one, two := b.group(t, ada), b.group(t, ada)
+	for _, id := range []uuid.UUID{one, two} {
+		require.NoError(t, b.Invite(ctx, ada, id, "grace"))
+	}
+	// Both have counted when the rows of the groups are let go, unless the second waits for the first.
+	race(`SELECT FROM groups WHERE owner_id = $1 FOR UPDATE`, ada,
+		func() error { return b.Accept(ctx, grace, one) }, func() error { return b.Accept(ctx, grace, two) })
+
+	full := b.group(t, ada)
+	b.exec(t, `DELETE FROM group_members WHERE user_id = $1`, grace)
+	require.NoError(t, b.Invite(ctx, ada, full, "grace"))
+	require.NoError(t, b.Invite(ctx, ada, full, "edsger"))
+	b.fill(t, full, groups.MaxMembers-2)
+	race(`SELECT FROM groups WHERE id = $1 FOR UPDATE`, full,
+		func() error { return b.Accept(ctx, grace, full) }, func() error { return b.Accept(ctx, edsger, full) })
+	require.Equal(t, groups.MaxMembers, b.count(t, `group_members WHERE group_id = $1`, full))
+}
