@@ -89,6 +89,13 @@ type Flush struct {
 	AppliedAt time.Time
 }
 
+// handles that were given up: until then they are for who had them, and lead nowhere
+type FormerHandle struct {
+	Handle string
+	UserID uuid.UUID
+	Until  time.Time
+}
+
 type Horizon struct {
 	Singleton bool
 	// seconds since the epoch: the storing transaction refuses what is older
@@ -197,6 +204,8 @@ type User struct {
 	StreakLastOn      *calendar.Day
 	LongestStreakDays int64
 	CreatedAt         time.Time
+	// how many rows of sessions the user has: moved by the transaction that moves them
+	SessionCount int64
 }
 
 type UserCounter struct {
