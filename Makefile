@@ -22,7 +22,7 @@ test: ## Run all tests with the race detector, on private servers; ARGS='-run Te
 	go test -race -timeout 15m $(ARGS) ./...
 
 trials: ## Run the reliability suites at full size and print their table; SCALE=0.1 for a tenth; at most an hour
-	cd tests && COMMMA_SCALE=$(or $(SCALE),1) go test -timeout 3h -count=1 -run TestTrials $(ARGS)
+	cd tests && COMMMA_SCALE=$(or $(SCALE),1) go test -timeout 3h -count=1 -parallel 5 -run TestTrials $(ARGS)
 
 bench: ## Run the benchmarks at a hundredth of the documented size; ARGS='-benchtime 1x'
 	go test -run '^$$' -bench . $(ARGS) ./...

@@ -47,7 +47,7 @@ func TestTrialsConcurrentAggregators(t *testing.T) {
 func TestTrialsConcurrentAggregatorsWithoutTheLock(t *testing.T) {
 	alongside(t)
 	const aggregators = 4
-	trials := scaled(25, 1)
+	trials := scaled(5, 1)
 	s := newSuiteWithout(t, "the writer lock", fmt.Sprintf("%d aggregators and ingest at once", aggregators), trials)
 	eachTrial(t, s, trials, func(st *stack) tally {
 		st.shadow(noWriterLock)

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/commma/commma/internal/app"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
@@ -83,7 +84,7 @@ func child(ctx context.Context) error {
 		}
 		return nil
 	}
-	finalizer := newFinalizerWith(enqueue)
+	finalizer := app.NewFinalizer(enqueue)
 	due, err := dbsqlc.New().ScanDueUsers(ctx, pool, nil)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	deleteRounds = 1_000
+	deleteRounds = 400
 	deleteSample = 24
 	// heatSize is how many rounds are played at once.
 	heatSize = 40

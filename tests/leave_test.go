@@ -43,7 +43,7 @@ func histories() []history {
 // A user with a long history, of long paths too, leaves full at once, to either mode, and nobody else's uploads wait for it.
 // The times count only in `make trials`. At any scale each history is left for each mode at least once.
 func TestTrialsLeaveFull(t *testing.T) {
-	alongside(t)
+	alone(t)
 	all := histories()
 	trials := 2 * len(all) * scaled(3, 1)
 	results := newSuite(t, "leave full with a long history", trials)

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +29,7 @@ import (
 const (
 	modelSequences = 10_000
 	modelSample    = 60
+	modelLanes     = 3
 )
 
 // Random users do random things to the real program, whose processes die now and then. What stands in the end must be
@@ -39,7 +39,7 @@ const (
 func TestTrialsModel(t *testing.T) {
 	alongside(t)
 	n := scaled(modelSequences, modelSample)
-	lanes := min(n, max(2, runtime.GOMAXPROCS(0)))
+	lanes := min(n, modelLanes)
 	each := setSequences(t, (n+lanes-1)/lanes)
 	s := newSuite(t, "random sequences, compared with the model", lanes*each)
 	for i := range lanes {

@@ -79,14 +79,14 @@ func starve(t *testing.T, s *suite, rounds int, shadows ...string) {
 
 // However many uploads of a user are under way, the user's change of mode gets its turn.
 func TestTrialsUploadsDoNotStarveAModeChange(t *testing.T) {
-	alongside(t)
+	alone(t)
 	rounds := scaled(starveRounds, starveSample)
 	starve(t, newSuite(t, "mode change amid the same user's uploads", rounds), rounds)
 }
 
 // Where a change only tries the lock, uploads are always there first.
 func TestTrialsUploadsDoNotStarveAModeChangeWithoutWaiting(t *testing.T) {
-	alongside(t)
+	alone(t)
 	rounds := scaled(starveRounds, starveSample)
 	starve(t, newSuiteWithout(t, "waiting for the lock", "mode change amid the same user's uploads", rounds), rounds, onlyTried)
 }

@@ -33,8 +33,15 @@ func scaled(full, sample int) int {
 	return max(1, int(math.Round(float64(full)*scale())))
 }
 
-// alongside lets a suite run beside the others, except at full size, where each has the machine for itself.
+// alongside lets a suite run beside others. Most wait far more than they work.
 func alongside(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+}
+
+// alone lets a suite that looks at the time have the machine for itself, except as a sample. Such suites run before those
+// that run beside each other.
+func alone(t *testing.T) {
 	t.Helper()
 	if scale() == 0 {
 		t.Parallel()

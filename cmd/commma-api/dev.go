@@ -94,7 +94,7 @@ func (c *devCmd) serve(ctx context.Context, p *program, f storeFlags, listener n
 	}); err != nil {
 		return err
 	}
-	b, err := openBackend(ctx, p, f, c.Parallel)
+	b, err := openBackend(ctx, p, f, c.options(c.loopFlags))
 	if err != nil {
 		return err
 	}

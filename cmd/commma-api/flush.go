@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/commma/commma/internal/clock"
@@ -67,23 +66,23 @@ const (
 // flushLoop flushes now and then again each interval, until ctx ends.
 func (b *backend) flushLoop(ctx context.Context, interval time.Duration) {
 	m := newFlushMetrics(b.registry)
-	good := b.clock.Now()
+	good := b.Clock.Now()
 	for ctx.Err() == nil {
 		wait := jitter(interval)
 		stats, err := b.flush(ctx, flushTimeout)
 		if ctx.Err() != nil {
 			return
 		}
-		now := b.clock.Now()
+		now := b.Clock.Now()
 		m.observe(stats, err, now.Sub(good))
 		if err == nil {
 			good = now
 		} else {
-			b.log.WarnContext(ctx, "a flush failed, what it did not write stays and is tried again", "err", err)
+			b.Log.WarnContext(ctx, "a flush failed, what it did not write stays and is tried again", "err", err)
 			wait = min(wait, flushRetry)
 		}
 		if stats.Pending() {
-			b.log.InfoContext(ctx, "flushed", "stats", stats)
+			b.Log.InfoContext(ctx, "flushed", "stats", stats)
 		}
 		_ = clock.Sleep(ctx, wait)
 	}
@@ -93,17 +92,12 @@ func (b *backend) flushLoop(ctx context.Context, interval time.Duration) {
 func (b *backend) flush(ctx context.Context, timeout time.Duration) (writebehind.Stats, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return b.flusher.Flush(ctx)
+	return b.Flusher.Flush(ctx)
 }
 
 // flushLast flushes before the process ends, when nothing more is accepted by it.
 func (b *backend) flushLast(ctx context.Context) {
 	if _, err := b.flush(context.WithoutCancel(ctx), lastFlush); err != nil {
-		b.log.WarnContext(ctx, "the last flush failed, another process takes over what it did not write", "err", err)
+		b.Log.WarnContext(ctx, "the last flush failed, another process takes over what it did not write", "err", err)
 	}
-}
-
-// forgetPending takes what has gathered of a user out of Redis.
-func (b *backend) forgetPending(ctx context.Context, userID uuid.UUID) error {
-	return errors.Join(b.views.Forget(ctx, userID), b.seen.Forget(ctx, userID))
 }

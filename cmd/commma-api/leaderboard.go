@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/commma/commma/internal/app"
 	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/leaderboard"
@@ -39,13 +40,13 @@ func (c *rebuildCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	b, err := openBackend(ctx, p, c.storeFlags, 1)
+	b, err := openBackend(ctx, p, c.storeFlags, app.Options{})
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	began := b.clock.Now()
-	kept, err := b.builder.Kept(ctx, nil)
+	began := b.Clock.Now()
+	kept, err := b.Builder.Kept(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -57,8 +58,8 @@ func (c *rebuildCmd) Run(ctx context.Context, p *program) error {
 	}
 	r, err := b.rebuild(ctx, p, boards)
 	// Who changed during the builds had to wait for them.
-	_, publishErr := b.publisher.PublishPending(ctx, nil)
-	r.TookS = b.clock.Now().Sub(began).Seconds()
+	_, publishErr := b.Publisher.PublishPending(ctx, nil)
+	r.TookS = b.Clock.Now().Sub(began).Seconds()
 	return errors.Join(json.NewEncoder(p.stdout).Encode(r), err, publishErr)
 }
 
@@ -93,7 +94,7 @@ func (b *backend) rebuild(ctx context.Context, p *program, boards []leaderboard.
 	r := rebuilt{Boards: len(boards)}
 	var errs []error
 	for i, board := range boards {
-		built, err := b.builder.Build(ctx, board)
+		built, err := b.Builder.Build(ctx, board)
 		switch {
 		case err == nil:
 			r.Built++
@@ -121,13 +122,13 @@ var errDrift = errors.New("drift was found and is not healed")
 
 // Run implements the command.
 func (c *verifyCmd) Run(ctx context.Context, p *program) error {
-	b, err := openBackend(ctx, p, c.storeFlags, 1)
+	b, err := openBackend(ctx, p, c.storeFlags, app.Options{})
 	if err != nil {
 		return err
 	}
 	defer b.Close()
 	step, end := newProgress(ctx, p)
-	r, err := b.checker.All(ctx, verify.Options{Heal: c.Heal, Step: step})
+	r, err := b.Checker.All(ctx, verify.Options{Heal: c.Heal, Step: step})
 	end()
 	if err == nil && r.Drift > r.Healed {
 		err = errDrift

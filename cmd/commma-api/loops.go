@@ -53,7 +53,7 @@ func (b *backend) loops(ctx context.Context, f loopFlags) error {
 		},
 		func() {
 			every(ctx, f.PublishEvery, func() {
-				if stats, _ := b.publishOnce(ctx, b.publisher.PublishPending); stats.Absent() {
+				if stats, _ := b.publishOnce(ctx, b.Publisher.PublishPending); stats.Absent() {
 					poke(b.missing)
 				}
 			})
@@ -61,7 +61,7 @@ func (b *backend) loops(ctx context.Context, f loopFlags) error {
 		func() {
 			for waitAny(ctx, due, b.missing) {
 				cycleDue.Store(false)
-				if _, err := b.publishOnce(ctx, b.publisher.Cycle); err != nil {
+				if _, err := b.publishOnce(ctx, b.Publisher.Cycle); err != nil {
 					cycleDue.Store(true)
 				}
 				_ = clock.Sleep(ctx, missingPause)
@@ -80,9 +80,9 @@ func (b *backend) loops(ctx context.Context, f loopFlags) error {
 
 // rung says whether a reader of another process missed a board. Without Redis there is none to build.
 func (b *backend) rung(ctx context.Context) bool {
-	rung, err := b.bell.Answer(ctx)
+	rung, err := b.Bell.Answer(ctx)
 	if err != nil && ctx.Err() == nil {
-		b.log.WarnContext(ctx, "could not ask whether boards are missed", "err", err)
+		b.Log.WarnContext(ctx, "could not ask whether boards are missed", "err", err)
 	}
 	return rung
 }
@@ -95,8 +95,8 @@ const ringTimeout = time.Second
 func (b *backend) ringLoop(ctx context.Context) {
 	for waitAny(ctx, b.missing, nil) {
 		rctx, cancel := context.WithTimeout(ctx, ringTimeout)
-		if err := b.bell.Ring(rctx); err != nil && ctx.Err() == nil {
-			b.log.WarnContext(ctx, "could not ask for a board that is missing, the next reader asks again", "err", err)
+		if err := b.Bell.Ring(rctx); err != nil && ctx.Err() == nil {
+			b.Log.WarnContext(ctx, "could not ask for a board that is missing, the next reader asks again", "err", err)
 		}
 		cancel()
 		_ = clock.Sleep(ctx, missingPause)
@@ -113,23 +113,23 @@ func poke(c chan<- struct{}) {
 
 // aggregateOnce runs one cycle of the aggregator and says whether it finalized anybody.
 func (b *backend) aggregateOnce(ctx context.Context) (finalized bool) {
-	stats, err := b.aggregator.Cycle(ctx, nil)
+	stats, err := b.Aggregator.Cycle(ctx, nil)
 	b.metrics.aggregated(stats, err)
 	if err != nil && ctx.Err() == nil {
-		b.log.ErrorContext(ctx, "aggregation failed, the next cycle tries again", "err", err)
+		b.Log.ErrorContext(ctx, "aggregation failed, the next cycle tries again", "err", err)
 	}
 	if stats.Due > 0 {
-		b.log.InfoContext(ctx, "aggregated", "due", stats.Due, "finalized", stats.Finalized, "skipped", stats.Skipped,
+		b.Log.InfoContext(ctx, "aggregated", "due", stats.Due, "finalized", stats.Finalized, "skipped", stats.Skipped,
 			"retried", stats.Retried, "failed", stats.Failed, "sessions", stats.Sessions, "seconds", stats.Seconds, "took_s", stats.TookS)
 	}
 	return stats.Finalized > 0
 }
 
 func (b *backend) pruneOnce(ctx context.Context) {
-	pruned, err := b.pruner.Prune(ctx)
+	pruned, err := b.Pruner.Prune(ctx)
 	b.metrics.archivesPruned.Add(float64(pruned))
 	if err != nil && ctx.Err() == nil {
-		b.log.WarnContext(ctx, "pruning archives failed, the next cycle tries again", "err", err)
+		b.Log.WarnContext(ctx, "pruning archives failed, the next cycle tries again", "err", err)
 	}
 }
 
@@ -139,8 +139,8 @@ const declareEvery = time.Hour
 // declareAge keeps the horizon behind what this process accepts, until ctx ends.
 func (b *backend) declareAge(ctx context.Context, age time.Duration) {
 	for clock.Sleep(ctx, declareEvery) == nil { // serve has just declared it
-		if err := aggregate.DeclareAge(ctx, b.pool, age); err != nil && ctx.Err() == nil {
-			b.log.WarnContext(ctx, "could not declare the accepted age", "err", err)
+		if err := aggregate.DeclareAge(ctx, b.DB, age); err != nil && ctx.Err() == nil {
+			b.Log.WarnContext(ctx, "could not declare the accepted age", "err", err)
 		}
 	}
 }
@@ -149,16 +149,16 @@ func (b *backend) publishOnce(
 	ctx context.Context, publish func(context.Context, *time.Time) (outbox.Stats, error),
 ) (outbox.Stats, error) {
 	stats, err := publish(ctx, nil)
-	pending, oldest, backlogErr := b.publisher.Backlog(ctx)
+	pending, oldest, backlogErr := b.Publisher.Backlog(ctx)
 	b.metrics.published(stats, err)
 	if backlogErr == nil {
 		b.metrics.backlog(pending, oldest)
 	}
 	if err != nil && ctx.Err() == nil {
-		b.log.WarnContext(ctx, "publishing to boards failed, it stays pending", "err", err, "pending", pending)
+		b.Log.WarnContext(ctx, "publishing to boards failed, it stays pending", "err", err, "pending", pending)
 	}
 	if stats.Users > 0 || stats.Built > 0 {
-		b.log.InfoContext(ctx, "published", "users", stats.Users, "left", stats.Left, "rows", stats.Rows, "built", stats.Built)
+		b.Log.InfoContext(ctx, "published", "users", stats.Users, "left", stats.Left, "rows", stats.Rows, "built", stats.Built)
 	}
 	return stats, err
 }
@@ -167,16 +167,16 @@ func (b *backend) publishOnce(
 func (b *backend) once(ctx context.Context, now *time.Time) (onceStats, error) {
 	var s onceStats
 	var err error
-	if s.Aggregate, err = b.aggregator.Cycle(ctx, now); err != nil {
+	if s.Aggregate, err = b.Aggregator.Cycle(ctx, now); err != nil {
 		return s, err
 	}
-	if s.Publish, err = b.publisher.Cycle(ctx, nil); err != nil {
+	if s.Publish, err = b.Publisher.Cycle(ctx, nil); err != nil {
 		return s, err
 	}
 	if s.Flush, err = b.flush(ctx, flushTimeout); err != nil {
 		return s, err
 	}
-	return s, b.debounced.flushAll(ctx)
+	return s, b.Counters.FlushAll(ctx)
 }
 
 // onceStats is the line that worker --once prints.

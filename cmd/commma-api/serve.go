@@ -23,7 +23,7 @@ func (c *serveCmd) Validate() error { return errors.Join(c.apiFlags.check(), c.l
 
 // Run implements the command.
 func (c *serveCmd) Run(ctx context.Context, p *program) error {
-	b, err := openBackend(ctx, p, c.storeFlags, c.Parallel)
+	b, err := openBackend(ctx, p, c.storeFlags, c.options(c.loopFlags))
 	if err != nil {
 		return err
 	}
@@ -47,20 +47,20 @@ func (c *serveCmd) Run(ctx context.Context, p *program) error {
 // their own meanwhile, since a cycle that is cut off leaves no trace. When no request is left, the views and visits that they
 // gathered in Redis are flushed. Both flushes are bounded in time. The caller closes Redis and Postgres after that.
 func (b *backend) serve(ctx context.Context, listener net.Listener, f apiFlags, loops *loopFlags) error {
-	server, writer, err := b.api(f)
+	server, err := b.api(f)
 	if err != nil {
 		_ = listener.Close()
 		return err
 	}
-	if err := aggregate.DeclareAge(ctx, b.pool, f.MaxEventAge); err != nil {
+	if err := aggregate.DeclareAge(ctx, b.DB, f.MaxEventAge); err != nil {
 		_ = listener.Close()
 		return err
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	writerCtx, stopWriter := context.WithCancel(context.WithoutCancel(ctx))
-	g.Go(func() error { return writer.Run(writerCtx) })
+	g.Go(func() error { return b.Events.Run(writerCtx) })
 	// A request may change a counter until the last one has ended: they are flushed after that.
-	g.Go(func() error { return b.debounced.run(writerCtx) })
+	g.Go(func() error { return b.Counters.Run(writerCtx) })
 	g.Go(func() error {
 		defer stopWriter()
 		return server.Serve(gctx, listener)

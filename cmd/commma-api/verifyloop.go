@@ -73,7 +73,7 @@ func (b *backend) verifyLoop(ctx context.Context, interval time.Duration) {
 	o := verify.Options{Heal: true, Page: verifyPage, Anew: true, Observe: m.observe}
 	var g errgroup.Group
 	g.Go(func() error {
-		b.verifyPasses(ctx, interval, m, func() (verify.Result, error) { return b.checker.UsersOver(ctx, over, o) },
+		b.verifyPasses(ctx, interval, m, func() (verify.Result, error) { return b.Checker.UsersOver(ctx, over, o) },
 			func(r verify.Result) {
 				m.left(string(aggregate.DriftSession), r.Sessions)
 				m.left(string(aggregate.DriftTotal), r.Totals)
@@ -82,7 +82,7 @@ func (b *backend) verifyLoop(ctx context.Context, interval time.Duration) {
 		return nil
 	})
 	g.Go(func() error {
-		b.verifyPasses(ctx, interval, m, func() (verify.Result, error) { return b.checker.BoardsOver(ctx, over, o) },
+		b.verifyPasses(ctx, interval, m, func() (verify.Result, error) { return b.Checker.BoardsOver(ctx, over, o) },
 			func(r verify.Result) { m.left(verify.KindPlace, r.Places) })
 		return nil
 	})
@@ -100,21 +100,21 @@ func (b *backend) verifyPasses(
 	ctx context.Context, interval time.Duration, m *verifyMetrics, pass func() (verify.Result, error), whole func(verify.Result),
 ) {
 	for ctx.Err() == nil {
-		began := b.clock.Now()
+		began := b.Clock.Now()
 		r, err := pass()
 		if ctx.Err() != nil {
 			return
 		}
 		m.passed(r, err)
 		if err != nil {
-			b.log.WarnContext(ctx, "the check for drift failed and starts again", "err", err)
+			b.Log.WarnContext(ctx, "the check for drift failed and starts again", "err", err)
 			_ = clock.Sleep(ctx, min(verifyRetry, interval))
 			continue
 		}
 		whole(r)
 		if r.Drift > 0 {
-			b.log.WarnContext(ctx, "the check found drift", "drift", r.Drift, "healed", r.Healed)
+			b.Log.WarnContext(ctx, "the check found drift", "drift", r.Drift, "healed", r.Healed)
 		}
-		_ = clock.Sleep(ctx, max(interval-b.clock.Now().Sub(began), time.Millisecond))
+		_ = clock.Sleep(ctx, max(interval-b.Clock.Now().Sub(began), time.Millisecond))
 	}
 }

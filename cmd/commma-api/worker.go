@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/commma/commma/internal/app"
 	"github.com/commma/commma/internal/clock"
 )
 
@@ -40,7 +41,7 @@ func (c *workerCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	b, err := openBackend(ctx, p, c.storeFlags, c.Parallel)
+	b, err := openBackend(ctx, p, c.storeFlags, app.Options{Parallel: c.Parallel})
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (c *workerCmd) Run(ctx context.Context, p *program) error {
 	p.log.InfoContext(ctx, "working", "aggregate_every", c.AggregateEvery, "publish_every", c.PublishEvery)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return b.loops(gctx, c.loopFlags) })
-	g.Go(func() error { return b.debounced.run(gctx) })
+	g.Go(func() error { return b.Counters.Run(gctx) })
 	if c.MetricsListen != "" {
 		g.Go(func() error { return b.serveMetrics(gctx, c.MetricsListen) })
 	}

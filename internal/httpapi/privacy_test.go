@@ -142,7 +142,7 @@ func (r real) newOwner(t *testing.T, mode activity.Mode) owner {
 	o := owner{Created: r.mustUser(t, "owner-"+string(mode)), mode: mode}
 	r.work(t, o.Created, time.Hour, 30*time.Minute, lastWeek, lastWeek+10*time.Minute, threeWeeksAgo)
 	r.work(t, o.Created, 45*time.Minute) // between the two
-	require.NoError(t, r.pool.QueryRow(t.Context(), `SELECT heir::text, id::text FROM session_aliases WHERE user_id = $1`,
+	require.NoError(t, r.DB.QueryRow(t.Context(), `SELECT heir::text, id::text FROM session_aliases WHERE user_id = $1`,
 		o.ID).Scan(&o.session, &o.absorbed))
 	for _, path := range []string{sessionPath(o), absorbedPath(o)} {
 		require.Contains(t, r.call(t, http.MethodGet, path, "", bearer(o.Created)).body, secretPath, "the search must be known to find it")
@@ -152,10 +152,10 @@ func (r real) newOwner(t *testing.T, mode activity.Mode) owner {
 	require.Equal(t, http.StatusCreated, got.status, got.body)
 	o.comment, _ = got.json(t)["comment"].(map[string]any)["id"].(string)
 
-	require.NoError(t, r.accounts.Change(t.Context(), o.ID, account.Change{Mode: &mode}))
+	require.NoError(t, r.Accounts.Change(t.Context(), o.ID, account.Change{Mode: &mode}))
 	got = r.call(t, http.MethodGet, sessionPath(o), "", bearer(o.Created))
 	require.Equal(t, mode == activity.ModeFull, strings.Contains(got.body, secretPath), "erased: %s", got.body)
-	_, err := r.pool.Exec(t.Context(), `INSERT INTO session_details (user_id, session_id, files) VALUES ($1, $2, $3)
+	_, err := r.DB.Exec(t.Context(), `INSERT INTO session_details (user_id, session_id, files) VALUES ($1, $2, $3)
 		ON CONFLICT DO NOTHING`, o.ID, o.session, `[{"path":"`+secretPath+`","changes":1}]`)
 	require.NoError(t, err)
 	return o
@@ -170,7 +170,7 @@ func (r real) work(t *testing.T, u account.Created, ago ...time.Duration) {
 		got := r.call(t, http.MethodPost, "/v1/ingest", body, bearer(u))
 		require.Equal(t, http.StatusAccepted, got.status, "%s\n%s", got.body, r.logs)
 	}
-	_, err := r.finalizer.Finalize(t.Context(), r.pool, u.ID, nil)
+	_, err := r.Finalizer.Finalize(t.Context(), r.DB, u.ID, nil)
 	require.NoError(t, err)
 }
 

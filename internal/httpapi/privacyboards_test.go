@@ -52,7 +52,7 @@ func (r real) newNeighbour(t *testing.T) account.Created {
 	u := r.mustUser(t, "neighbour")
 	r.work(t, u, 90*time.Minute, 80*time.Minute, 70*time.Minute, 60*time.Minute, 50*time.Minute, 40*time.Minute, 30*time.Minute,
 		20*time.Minute, lastWeek, threeWeeksAgo)
-	stats, err := r.publisher.Cycle(t.Context(), &testNow)
+	stats, err := r.Publisher.Cycle(t.Context(), &testNow)
 	require.NoError(t, err)
 	require.Positive(t, stats.Built)
 	require.Zero(t, stats.Left)

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -11,43 +10,28 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/admission"
-	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/app"
 	"github.com/commma/commma/internal/clock"
-	"github.com/commma/commma/internal/engagement"
-	"github.com/commma/commma/internal/health"
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/ingest"
-	"github.com/commma/commma/internal/languages"
-	"github.com/commma/commma/internal/lastseen"
-	"github.com/commma/commma/internal/leaderboard"
-	"github.com/commma/commma/internal/outbox"
-	"github.com/commma/commma/internal/privacy"
-	"github.com/commma/commma/internal/profile"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store"
-	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/testenv"
 	"github.com/commma/commma/internal/views"
-	"github.com/commma/commma/internal/writebehind"
 )
 
 // real is a server with everything behind it, wired as the program wires it; the aggregator is not needed here.
 type real struct {
+	*app.App
 	bundle
-	pool      *pgxpool.Pool
-	accounts  *account.Service
-	finalizer *aggregate.Finalizer
-	publisher *outbox.Publisher
-	flusher   *writebehind.Flusher
-	now       *clock.Manual
+	now *clock.Manual
 }
 
 func setupReal(t *testing.T, pool *pgxpool.Pool, redisURL string, limits admission.Config, cfg Config) real {
@@ -66,77 +50,46 @@ func setupLogging(t *testing.T, pool *pgxpool.Pool, redisURL string, limits admi
 	if log == nil {
 		log = testenv.Logger(t)
 	}
-	finalizer, keys := newFinalizer(), languages.Keys()
-	publisher := outbox.New(pool, leaderboard.NewBoards(rdb), leaderboard.NewBuilder(pool, rdb, keys, log), keys)
-	modes := privacy.NewCache(rdb, now, 0)
-	seen, recorder := lastseen.New(pool, rdb, now), views.NewRecorder(rdb, now, log, views.RecorderConfig{Timeout: time.Second})
-	admitter, err := admission.New(limits, admission.Deps{DB: pool, Redis: rdb, Modes: modes, Seen: seen, Clock: now, Log: log})
-	require.NoError(t, err)
-	counters := engagement.NewFlusher(pool)
-	shares := writebehind.NewDeltas("shares", writebehind.DebounceConfig{}, writebehind.DeltasDeps{
-		DB: pool, Redis: rdb, Clock: now, Log: log, ApplyFunc: counters.ApplyShares,
-	})
-	engaged := writebehind.NewArms("engaged", writebehind.DebounceConfig{}, writebehind.ArmsDeps{
-		Redis: rdb, Clock: now, Log: log, FlushFunc: counters.FlushDeltas, StaleFunc: counters.Stale,
-	})
-	accounts, err := account.New(account.Config{LockWait: 200 * time.Millisecond}, account.Deps{
-		DB: pool, Modes: modes, Clock: now, Log: log,
-		FinalizeFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
-			_, err := finalizer.FinalizeTx(ctx, tx, id, nil)
-			return err
-		},
-		DeleteSessionFunc: finalizer.DeleteSessionTx,
-		EraseUserFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
-			_, err := engagement.EraseUserTx(ctx, tx, id)
-			return err
-		},
-		ForgetFunc: admitter.Forget,
-		ForgetPendingFunc: func(ctx context.Context, id uuid.UUID) error {
-			return errors.Join(recorder.Forget(ctx, id), seen.Forget(ctx, id))
-		},
-		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
-			return outbox.Enqueue(ctx, tx, id, version)
-		},
-		PublishFunc: func(ctx context.Context, id uuid.UUID) error {
-			at := now.Now()
-			return publisher.PublishUsers(ctx, &at, id)
-		},
+	a, err := app.New(pool, rdb, now, log, app.Options{
+		Admission: limits, Account: account.Config{LockWait: 200 * time.Millisecond},
+		Views: views.RecorderConfig{Timeout: time.Second}, PublishClock: now,
 	})
 	require.NoError(t, err)
-	return real{
-		pool: pool, accounts: accounts, finalizer: finalizer, publisher: publisher,
-		bundle: setupDeps(t, cfg, func(d *Deps) {
-			d.Admission, d.Accounts, d.Events = admitter, accounts, runWriter(t, pool, log)
-			d.Boards = leaderboard.NewReader(pool, rdb, leaderboard.ReaderConfig{Log: log})
-			d.Sessions, d.Postgres, d.Redis = sessions.NewReader(pool), pool, health.NewRedis(rdb)
-			d.Profiles, d.LastSeen = profile.NewReader(pool, now, keys), seen
-			d.Engaged = engagement.NewService(pool, shares, engaged, log)
-			d.Views, d.ViewDays = recorder, views.NewReader(pool, now)
-			d.Clock = now
-			if one != nil {
-				d.Logger = one
-			}
-		}),
-		flusher: writebehind.NewFlusher(pool, rdb, now, views.Kind(), lastseen.Kind()),
-		now:     now,
+	run(t, a.Events)
+	return real{App: a, now: now, bundle: setupDeps(t, cfg, func(d *Deps) {
+		serverLog := d.Logger
+		if one != nil {
+			serverLog = one
+		}
+		*d = depsOf(a, d.Metrics, serverLog)
+	})}
+}
+
+// depsOf is web.Deps, which the tests of this package cannot import.
+func depsOf(a *app.App, metrics MetricsRegistry, log *slog.Logger) Deps {
+	return Deps{
+		Admission: a.Admission,
+		Events:    a.Events,
+		Accounts:  a.Accounts,
+		Boards:    a.Boards,
+		Sessions:  a.Sessions,
+		Engaged:   a.Engagement,
+		Profiles:  a.Profiles,
+		Views:     a.Views,
+		ViewDays:  a.ViewDays,
+		LastSeen:  a.LastSeen,
+		Postgres:  a.DB,
+		Redis:     a.Health,
+		Languages: a.Languages,
+		Metrics:   metrics,
+		Clock:     a.Clock,
+		Logger:    log,
 	}
 }
 
-// newFinalizer is wired as the program's is.
-func newFinalizer() *aggregate.Finalizer {
-	return aggregate.NewFinalizer(outbox.Enqueue, func(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, c aggregate.Changed) error {
-		merged := make([]engagement.Merge, len(c.Merged))
-		for i, m := range c.Merged {
-			merged[i] = engagement.Merge(m)
-		}
-		return engagement.SessionsChanged(ctx, db, userID, c.Made, merged, c.Deleted)
-	})
-}
-
-// runWriter runs a writer until the test ends.
-func runWriter(t *testing.T, pool *pgxpool.Pool, log *slog.Logger) *ingest.Writer {
+// run runs the writer until the test ends.
+func run(t *testing.T, w *ingest.Writer) {
 	t.Helper()
-	w := ingest.NewWriter(pool, log, ingest.DefaultWriterConfig())
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan struct{})
 	go func() {
@@ -147,12 +100,11 @@ func runWriter(t *testing.T, pool *pgxpool.Pool, log *slog.Logger) *ingest.Write
 		stop()
 		<-done
 	})
-	return w
 }
 
 func (r real) mustUser(t *testing.T, handle string) account.Created {
 	t.Helper()
-	u, err := r.accounts.Create(t.Context(), account.NewUser{Handle: handle, Zone: "Europe/Berlin"})
+	u, err := r.Accounts.Create(t.Context(), account.NewUser{Handle: handle, Zone: "Europe/Berlin"})
 	require.NoError(t, err)
 	return u
 }
@@ -219,7 +171,7 @@ func TestAnOffUserIsAnsweredAndNotStored(t *testing.T) {
 	r := setupReal(t, pool, testenv.RedisURL(t), admission.DefaultConfig(), Config{})
 	ada := r.mustUser(t, "ada")
 	off := activity.ModeOff
-	require.NoError(t, r.accounts.Change(t.Context(), ada.ID, account.Change{Mode: &off}))
+	require.NoError(t, r.Accounts.Change(t.Context(), ada.ID, account.Change{Mode: &off}))
 	got := r.call(t, http.MethodPost, "/v1/ingest", events(2, 1), bearer(ada))
 	require.JSONEq(t, `{"received":0,"duplicate":0,"rejected":[],"rejected_total":0}`, got.body)
 	var stored int

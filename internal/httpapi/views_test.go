@@ -91,9 +91,9 @@ func TestViewsFromThePageToItsOwner(t *testing.T) {
 
 	r.now.Advance(time.Hour) // into the next clock hour
 	require.Equal(t, "true", recorded(r.call(t, http.MethodGet, profile, "", bearer(bob))))
-	_, err = r.flusher.Flush(t.Context())
+	_, err = r.Flusher.Flush(t.Context())
 	require.NoError(t, err)
-	_, err = r.flusher.Flush(t.Context())
+	_, err = r.Flusher.Flush(t.Context())
 	require.NoError(t, err)
 
 	shown := r.call(t, http.MethodGet, profile, "", bearer(ada)).json(t)
@@ -116,7 +116,7 @@ func TestPagesOfAUserOnOff(t *testing.T) {
 	require.Equal(t, "true", recorded(r.call(t, http.MethodGet, "/v1/users/ada", "", bearer(bob))))
 	r.call(t, http.MethodGet, "/v1/me", "", bearer(ada))
 	off := activity.ModeOff
-	require.NoError(t, r.accounts.Change(t.Context(), ada.ID, account.Change{Mode: &off}))
+	require.NoError(t, r.Accounts.Change(t.Context(), ada.ID, account.Change{Mode: &off}))
 	for _, o := range [][]option{nil, {bearer(bob)}} {
 		for _, path := range []string{"/v1/users/ada", "/v1/users/nobody", "/v1/users/-", "/v1/sessions/" + session.String()} {
 			r.call(t, http.MethodGet, path, "", o...).requireError(t, http.StatusNotFound, api.ErrorCodeNotFound)
@@ -128,7 +128,7 @@ func TestPagesOfAUserOnOff(t *testing.T) {
 	got := r.call(t, http.MethodGet, "/v1/users/ada", "", bearer(ada))
 	require.Equal(t, http.StatusOK, got.status)
 	require.Nil(t, got.json(t)["last_seen_at"])
-	_, err := r.flusher.Flush(t.Context())
+	_, err := r.Flusher.Flush(t.Context())
 	require.NoError(t, err)
 	var kept int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM user_counters WHERE user_id = $1 AND (views > 0 OR last_seen_at IS NOT NULL)`,

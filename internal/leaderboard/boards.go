@@ -86,6 +86,17 @@ func (b *Boards) Time(ctx context.Context) (time.Time, error) {
 	return t.Truncate(time.Second), nil
 }
 
+// answerWait is how long Answers waits: longer than a page does before it turns to Postgres.
+const answerWait = 500 * time.Millisecond
+
+// Answers says whether Redis answers now, however little of ctx is left. A call whose own time was up does not tell.
+func (b *Boards) Answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
+	defer cancel()
+	_, err := b.Time(ctx)
+	return err == nil
+}
+
 // Present is the time by which spans are chosen: that of Redis's clock, which also ends the boards, and never that of a
 // process. at replaces it, in tests; nil is for everybody else.
 func (b *Boards) Present(ctx context.Context, at *time.Time) (time.Time, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -183,4 +184,32 @@ func TestPublishUsersSaysThatRedisIsAway(t *testing.T) {
 	require.ErrorIs(t, err, ErrPending)
 	require.ErrorIs(t, err, leaderboard.ErrAway)
 	require.Equal(t, 1, f.pending())
+}
+
+// TestPublishUsersInTooLittleTime: whoever runs out of time in the middle of a call to Redis has not seen that Redis is away.
+func TestPublishUsersInTooLittleTime(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.change(f.user(1), 60, boardOf(calendar.PeriodDay, ""))
+	f.cycle()
+	f.setPrivacy(userID(1), "off")
+	f.rdb.AddHook(outOfTime{})
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err := f.publisher.PublishUsers(ctx, &noon, userID(1))
+	require.ErrorIs(t, err, ErrPending)
+	require.ErrorContains(t, err, leaderboard.ErrAway.Error())
+	require.NotErrorIs(t, err, leaderboard.ErrAway)
+}
+
+// outOfTime holds pipelines up until their callers' time is up.
+type outOfTime struct{}
+
+func (outOfTime) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (outOfTime) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (outOfTime) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, _ []redis.Cmder) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 }

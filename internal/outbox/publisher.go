@@ -129,13 +129,16 @@ func (p *Publisher) PublishPending(ctx context.Context, now *time.Time) (Stats, 
 // PublishUsers brings users to the boards now, for those who must not answer before. It waits while one of their boards
 // is being built, until ctx ends, unless they only leave that board: then it is enough that the board will come up without
 // them. The error is ErrPending when a user could not be brought to all boards, and leaderboard.ErrAway too when Redis did not
-// answer.
+// answer, and does not now: then boards are not read either.
 func (p *Publisher) PublishUsers(ctx context.Context, now *time.Time, ids ...uuid.UUID) error {
 	for len(ids) > 0 {
 		page := ids[:min(pageUsers, len(ids))]
 		ids = ids[len(page):]
 		s, err := p.publish(ctx, now, page, true)
-		if err != nil {
+		switch {
+		case errors.Is(err, leaderboard.ErrAway) && p.boards.Answers(ctx):
+			return fmt.Errorf("publish users: %w: %v", ErrPending, err)
+		case err != nil:
 			return fmt.Errorf("publish users: %w: %w", ErrPending, err)
 		}
 		if s.Left > s.noted {

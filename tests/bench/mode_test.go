@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -20,23 +19,15 @@ import (
 
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/admission"
-	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/app"
+	"github.com/commma/commma/internal/app/web"
 	"github.com/commma/commma/internal/clock"
-	"github.com/commma/commma/internal/engagement"
-	"github.com/commma/commma/internal/health"
 	"github.com/commma/commma/internal/httpapi"
 	"github.com/commma/commma/internal/ingest"
-	"github.com/commma/commma/internal/languages"
-	"github.com/commma/commma/internal/lastseen"
-	"github.com/commma/commma/internal/leaderboard"
-	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
-	"github.com/commma/commma/internal/profile"
 	"github.com/commma/commma/internal/redisconn"
-	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/testenv"
-	"github.com/commma/commma/internal/views"
 )
 
 // BenchmarkMode measures what an upload pays to know its user's mode: with the mode in the cache, where it comes with the
@@ -105,62 +96,29 @@ func newModeNode(b *testing.B) *modeNode {
 	rdb, err := redisconn.New(testenv.OwnDurableRedis(b).URL())
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = rdb.Close() })
-	system := clock.System{}
-	modes := privacy.NewCache(rdb, system, 0)
 	limits := admission.DefaultConfig()
 	for scope := range limits.PerHour {
 		limits.PerHour[scope] = 100_000_000
 	}
-	seen := lastseen.New(db, rdb, system)
-	admit, err := admission.New(limits, admission.Deps{
-		DB: db, Redis: rdb, Modes: modes, Seen: seen, Clock: system, Log: quiet,
-	})
+	a, err := app.New(db, rdb, clock.System{}, quiet, app.Options{Admission: limits})
 	require.NoError(b, err)
-	n := &modeNode{rdb: rdb, door: &door{Admitter: admit, db: db}, client: &http.Client{Timeout: time.Minute}}
-	accounts := newAccounts(b, db, rdb, modes, admit)
-	n.user, err = accounts.Create(b.Context(), account.NewUser{Handle: "typist"})
+	n := &modeNode{rdb: rdb, door: &door{Admitter: a.Admission, db: db}, client: &http.Client{Timeout: time.Minute}}
+	n.user, err = a.Accounts.Create(b.Context(), account.NewUser{Handle: "typist"})
 	require.NoError(b, err)
-	writer := runWriter(b, db)
-	server, err := httpapi.New(httpapi.Deps{
-		Admission: n.door, Events: writer, Accounts: accounts, Boards: leaderboard.NewReader(db, rdb, leaderboard.ReaderConfig{}),
-		Sessions: sessions.NewReader(db), Engaged: engagement.NewService(db, nil, nil, quiet), // uploads share nothing
-		Profiles: profile.NewReader(db, system, languages.Keys()), Views: views.NewRecorder(rdb, system, quiet, views.RecorderConfig{}),
-		ViewDays: views.NewReader(db, system), LastSeen: seen, Postgres: db, Redis: health.NewRedis(rdb), Languages: languages.New(),
-		Metrics: prometheus.NewRegistry(), Clock: system, Logger: quiet,
-	}, httpapi.Config{})
+	run(b, a.Events)
+	deps := web.Deps(a, prometheus.NewRegistry())
+	deps.Admission = n.door
+	server, err := httpapi.New(deps, httpapi.Config{})
 	require.NoError(b, err)
-	web := httptest.NewServer(server)
-	b.Cleanup(web.Close)
-	n.url = web.URL
+	api := httptest.NewServer(server)
+	b.Cleanup(api.Close)
+	n.url = api.URL
 	return n
 }
 
-func newAccounts(b *testing.B, db *pgxpool.Pool, rdb redis.UniversalClient, modes *privacy.Cache, admit *admission.Admitter) *account.Service {
+// run runs the writer until the benchmark ends.
+func run(b *testing.B, w *ingest.Writer) {
 	b.Helper()
-	keys := languages.Keys()
-	finalizer := aggregate.NewFinalizer(outbox.Enqueue)
-	publisher := outbox.New(db, leaderboard.NewBoards(rdb), leaderboard.NewBuilder(db, rdb, keys, quiet), keys)
-	accounts, err := account.New(account.Config{}, account.Deps{
-		DB: db, Modes: modes, Clock: clock.System{}, Log: quiet,
-		FinalizeFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
-			_, err := finalizer.FinalizeTx(ctx, tx, id, nil)
-			return err
-		},
-		DeleteSessionFunc: finalizer.DeleteSessionTx,
-		ForgetFunc:        admit.Forget,
-		ForgetPendingFunc: func(context.Context, uuid.UUID) error { return nil }, // nobody is deleted here
-		EnqueueFunc: func(ctx context.Context, tx pgx.Tx, id uuid.UUID, version int64) error {
-			return outbox.Enqueue(ctx, tx, id, version)
-		},
-		PublishFunc: func(ctx context.Context, id uuid.UUID) error { return publisher.PublishUsers(ctx, nil, id) },
-	})
-	require.NoError(b, err)
-	return accounts
-}
-
-func runWriter(b *testing.B, db *pgxpool.Pool) *ingest.Writer {
-	b.Helper()
-	w := ingest.NewWriter(db, quiet, ingest.DefaultWriterConfig())
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
 	done := make(chan struct{})
 	go func() {
@@ -171,7 +129,6 @@ func runWriter(b *testing.B, db *pgxpool.Pool) *ingest.Writer {
 		stop()
 		<-done
 	})
-	return w
 }
 
 // calls is how many uploads are measured at a time.
