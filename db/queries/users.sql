@@ -33,9 +33,10 @@ DELETE FROM former_handles
 WHERE handle = sqlc.arg(handle) OR user_id = sqlc.arg(user_id) AND until <= clock_timestamp();
 
 -- name: UserGetHandle :one
--- With how many former handles the user still keeps from others.
-SELECT u.handle, (SELECT count(*) FROM former_handles f WHERE f.user_id = u.id AND f.until > clock_timestamp())::bigint AS kept
-FROM users u WHERE u.id = $1;
+-- With how many former handles the user still keeps from others, the one that is wanted aside.
+SELECT u.handle, (SELECT count(*) FROM former_handles f
+                  WHERE f.user_id = u.id AND f.until > clock_timestamp() AND f.handle <> sqlc.arg(wanted))::bigint AS kept
+FROM users u WHERE u.id = sqlc.arg(id);
 
 -- name: UserHandleIsKept :one
 -- Whether a handle is kept for somebody else. Runs after the statement that claimed it, which waited for whoever was about to

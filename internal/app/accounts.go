@@ -10,9 +10,14 @@ import (
 
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/engagement"
+	"github.com/commma/commma/internal/export"
+	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/outbox"
+	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
+	"github.com/commma/commma/internal/views"
 )
 
 // NewFinalizer is the program's Finalizer: what people did to sessions follows them when they merge or go. enqueue is
@@ -55,4 +60,10 @@ func newAccounts(a *App, o Options) (*account.Service, error) {
 			return a.Publisher.PublishUsers(ctx, now, userID)
 		},
 	})
+}
+
+// newExporter composes what all domains keep of a user. It starts with who that is.
+func newExporter(db store.Beginner, c clock.Clock) *export.Exporter {
+	return export.New(db, c, export.Config{},
+		account.ExportTx, ingest.ExportTx, aggregate.ExportTx, engagement.ExportTx, views.ExportTx, outbox.ExportTx)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/engagement"
+	"github.com/commma/commma/internal/export"
 	"github.com/commma/commma/internal/health"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/languages"
@@ -55,6 +56,8 @@ type App struct {
 	Boards   *leaderboard.Reader
 	Sessions *sessions.Reader
 	Profiles *profile.Reader
+	Today    *aggregate.TodayReader
+	Exports  *export.Exporter
 	ViewDays *views.Reader
 	Health   *health.Redis
 
@@ -85,6 +88,8 @@ func New(db *pgxpool.Pool, rdb redis.UniversalClient, c clock.Clock, log *slog.L
 		Boards:    leaderboard.NewReader(db, rdb, o.Boards),
 		Sessions:  sessions.NewReader(db),
 		Profiles:  profile.NewReader(db, c, keys),
+		Today:     aggregate.NewTodayReader(db, c),
+		Exports:   newExporter(db, c),
 		ViewDays:  views.NewReader(db, c),
 		Health:    health.NewRedis(rdb),
 		Views:     views.NewRecorder(rdb, c, log, o.Views),

@@ -84,8 +84,9 @@ func (q *Queries) UserGetAuth(ctx context.Context, db DBTX, id uuid.UUID) (UserG
 }
 
 const UserGetHandle = `-- name: UserGetHandle :one
-SELECT u.handle, (SELECT count(*) FROM former_handles f WHERE f.user_id = u.id AND f.until > clock_timestamp())::bigint AS kept
-FROM users u WHERE u.id = $1
+SELECT u.handle, (SELECT count(*) FROM former_handles f
+                  WHERE f.user_id = u.id AND f.until > clock_timestamp() AND f.handle <> $1)::bigint AS kept
+FROM users u WHERE u.id = $2
 `
 
 type UserGetHandleRow struct {
@@ -93,9 +94,9 @@ type UserGetHandleRow struct {
 	Kept   int64
 }
 
-// With how many former handles the user still keeps from others.
-func (q *Queries) UserGetHandle(ctx context.Context, db DBTX, id uuid.UUID) (UserGetHandleRow, error) {
-	row := db.QueryRow(ctx, UserGetHandle, id)
+// With how many former handles the user still keeps from others, the one that is wanted aside.
+func (q *Queries) UserGetHandle(ctx context.Context, db DBTX, wanted string, iD uuid.UUID) (UserGetHandleRow, error) {
+	row := db.QueryRow(ctx, UserGetHandle, wanted, iD)
 	var i UserGetHandleRow
 	err := row.Scan(&i.Handle, &i.Kept)
 	return i, err
