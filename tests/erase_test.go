@@ -143,7 +143,7 @@ func requireExported(t *testing.T, base string, pool *pgxpool.Pool, user, other 
 	delete(want, "archive_details") // what it holds stands with the events of archives, which are told one by one
 	var sum int64
 	for table, n := range want {
-		if table == "archives" {
+		if table == "archives" { // a row holds many events
 			n = max(n, got[table])
 		}
 		require.Equal(t, n, got[table], "the export lacks rows of %s: have its package tell them", table)

@@ -251,8 +251,8 @@ func (w *writer) sessionCount(ctx context.Context, p *plan) error {
 	return w.pipe.Send(ctx, w.tx)
 }
 
-// user raises the version, moves the number of sessions, and repairs the streak. It reads the day totals as they stood before, while the statements
-// that change them are still queued behind it.
+// user raises the version, moves the number of sessions, and repairs the streak. It reads the day totals as they stood
+// before, while the statements that change them are still queued behind it.
 func (w *writer) user(ctx context.Context, user dbsqlc.FinalizeGetUserRow, p *plan) error {
 	before := make(map[calendar.Day]int64)
 	if days := p.days(); len(days) > 0 {

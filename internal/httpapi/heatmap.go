@@ -25,9 +25,13 @@ func (h *handlers) GetHeatmap(c echo.Context, params api.GetHeatmapParams) error
 	if handle == "" && grant.UserID == uuid.Nil {
 		return &admission.Error{Code: admission.CodeUnauthorized, Message: "a heatmap without a handle needs a token"}
 	}
-	days, err := heatmapDays(params)
-	if err != nil {
-		return err
+	var days *profile.Days
+	if value(params.Year)+value(params.From)+value(params.To) != "" {
+		asked, err := heatmapDays(params)
+		if err != nil {
+			return err
+		}
+		days = &asked
 	}
 	m, err := h.Profiles.Heatmap(c.Request().Context(), grant.UserID, handle, days)
 	if err != nil {
@@ -36,33 +40,32 @@ func (h *handlers) GetHeatmap(c echo.Context, params api.GetHeatmapParams) error
 	return writeJSON(c, http.StatusOK, heatmapAnswer(&m))
 }
 
-// heatmapDays is the stretch that the parameters name, and nil when they name none.
-func heatmapDays(p api.GetHeatmapParams) (*profile.Days, error) {
-	year, from, to := value(p.Year), value(p.From), value(p.To)
-	switch {
-	case year != "" && (from != "" || to != ""):
-		return nil, invalid("year", "does not go together with from and to")
-	case year != "":
+// heatmapDays is the stretch that the parameters name: a year, or a first and a last day.
+func heatmapDays(p api.GetHeatmapParams) (days profile.Days, err error) {
+	from, to := value(p.From), value(p.To)
+	if year := value(p.Year); year != "" {
 		n, err := strconv.Atoi(year)
-		if err != nil || n < 1970 || n > 9999 {
-			return nil, invalid("year", "want a year from 1970 on")
+		switch {
+		case from != "" || to != "":
+			return days, invalid("year", "does not go together with from and to")
+		case err != nil || n < 1970 || n > 9999:
+			return days, invalid("year", "want a year from 1970 on")
 		}
-		return &profile.Days{From: calendar.Date(n, time.January, 1), To: calendar.Date(n, time.December, 31)}, nil
-	case from == "" && to == "":
-		return nil, nil
+		return profile.Days{From: calendar.Date(n, time.January, 1), To: calendar.Date(n, time.December, 31)}, nil
 	}
-	var days profile.Days
-	for _, d := range []struct {
-		name, raw string
-		to        *calendar.Day
-	}{{"from", from, &days.From}, {"to", to, &days.To}} {
-		day, err := calendar.ParseDay(d.raw)
-		if err != nil || day < 0 {
-			return nil, invalid(d.name, "want from and to, dates YYYY-MM-DD from 1970-01-01 on")
-		}
-		*d.to = day
+	if days.From, err = heatmapDay("from", from); err != nil {
+		return days, err
 	}
-	return &days, nil
+	days.To, err = heatmapDay("to", to)
+	return days, err
+}
+
+func heatmapDay(name, raw string) (calendar.Day, error) {
+	day, err := calendar.ParseDay(raw)
+	if err != nil || day < 0 {
+		return 0, invalid(name, "want from and to, dates YYYY-MM-DD from 1970-01-01 on")
+	}
+	return day, nil
 }
 
 // heatmapAnswer is a heatmap as it goes over the wire.
