@@ -23,6 +23,7 @@
 //	paging                           boards walked by cursor while scores change
 //	model                            random sequences against the model
 //	deleterace, erase                deletes amid everything, and what they leave
+//	reads                            boards, heatmaps, profiles and sessions, as they are read, against one another
 //	race, modecache, modecrash,      privacy modes: changes amid everything, the cached mode, kills, starvation, long
 //	starve, leave, secret            histories, and a secret sent wherever it can be
 //	views, writebehind, counters     counters that are written behind

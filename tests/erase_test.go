@@ -74,6 +74,10 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 		require.NoError(t, rdb.HSet(t.Context(), k.Buf, field, 1).Err())
 	}
 	look("profile:going", "")
+	for _, handle := range []string{"leaving", "going"} { // the first of them is kept for the user then
+		status, answer = call(t, "PATCH", base+"/v1/me", user.Token, `{"handle":"`+handle+`"}`)
+		require.Equal(t, 200, status, answer)
+	}
 	// What is done at last is still pending.
 	for _, sql := range []string{
 		`INSERT INTO finalize_failures VALUES ($1, 1, now(), 'test')`,
@@ -89,6 +93,7 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	for _, c := range tables {
 		require.Positive(t, count(c.Table, c.Column), "nothing of the user stands in %s.%s: put something there before the delete", c.Table, c.Column)
 	}
+	requireExported(t, base, pool, user, other, tables)
 	require.NotEmpty(t, keysOf(t, rdb, user.ID))
 	anywhere := newLeakScan(t, pool, user.ID, strings.ReplaceAll(user.ID, "-", ""), user.Handle)
 
@@ -108,6 +113,48 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	_, board := call(t, "GET", base+"/v1/leaderboard?period=alltime", "", "")
 	require.NotContains(t, board, "going")
 	require.Contains(t, board, "staying")
+}
+
+// requireExported checks that the user is given every row of theirs, from whatever table: a new one cannot be forgotten.
+func requireExported(t *testing.T, base string, pool *pgxpool.Pool, user, other createdUser, tables []userTable) {
+	t.Helper()
+	status, text := call(t, "GET", base+"/v1/me/export", user.Token, "")
+	require.Equal(t, 200, status, text)
+	got, ended := map[string]int64{}, int64(-1)
+	for line := range strings.Lines(text) {
+		var l struct {
+			Table string
+			Row   map[string]any
+			End   *struct{ Rows int64 }
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
+		require.Equal(t, int64(-1), ended, "nothing comes after the end")
+		switch {
+		case l.End != nil:
+			ended = l.End.Rows
+		case l.Table != "":
+			require.NotEmpty(t, l.Row, line)
+			got[l.Table]++
+		}
+	}
+	want := map[string]int64{}
+	for _, c := range tables {
+		want[c.Table] += countOf(t, pool, c.Table, c.Column, uuid.MustParse(user.ID))
+	}
+	delete(want, "archive_details") // what it holds stands with the events of archives, which are told one by one
+	var sum int64
+	for table, n := range want {
+		if table == "archives" { // a row holds many events
+			n = max(n, got[table])
+		}
+		require.Equal(t, n, got[table], "the export lacks rows of %s: have its package tell them", table)
+		sum += n
+	}
+	require.Equal(t, sum, ended)
+	require.Contains(t, text, `"file":"a.go"`, "in the archive")
+	require.NotContains(t, text, other.ID, "ids of others are theirs")
+	require.Contains(t, text, other.Handle)
+	require.NotContains(t, text, "token_hash")
 }
 
 // userTable is a table that may hold something of a user, and the column that says whose it is.

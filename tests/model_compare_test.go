@@ -26,6 +26,7 @@ type standingUser struct {
 	aliases  map[string]string
 	totals   map[model.Total]int64 // without zeros
 	longest  int64
+	count    int64 // of sessions, as it stands beside the user
 	hot      int64
 	private  int64 // rows with paths, projects or key counts
 }
@@ -71,7 +72,9 @@ func (s *sequence) read() map[uuid.UUID]*standingUser {
 	var heir uuid.UUID
 	each(`SELECT user_id, id, heir FROM session_aliases WHERE user_id = ANY ($1)`, []any{&user, &id, &heir},
 		func() { out[user].aliases[id.String()] = heir.String() })
-	each(`SELECT id, longest_streak_days FROM users WHERE id = ANY ($1)`, []any{&user, &seconds}, func() { out[user].longest = seconds })
+	var count int64
+	each(`SELECT id, longest_streak_days, session_count FROM users WHERE id = ANY ($1)`, []any{&user, &seconds, &count},
+		func() { out[user].longest, out[user].count = seconds, count })
 	each(`SELECT user_id, count(*) FROM events WHERE user_id = ANY ($1) GROUP BY 1`, []any{&user, &seconds}, func() { out[user].hot = seconds })
 	each(`SELECT user_id, count(*) FROM (
 			SELECT user_id FROM events WHERE project IS NOT NULL OR file IS NOT NULL OR key_freq IS NOT NULL
@@ -103,6 +106,7 @@ func (s *sequence) observe(now *time.Time, whole, once bool) {
 		}
 		require.Equal(s, model.Totals(standing), got.totals, "totals are not the sums over sessions")
 		require.Equal(s, model.StreakOf(standing).Longest(), got.longest, "longest streak")
+		require.EqualValues(s, len(standing), got.count, "number of sessions")
 		for total := range got.totals {
 			u.boards[boardOf(total)] = true
 		}

@@ -35,7 +35,8 @@ func newVerifyMetrics(r prometheus.Registerer) *verifyMetrics {
 		}, []string{"kind"}),
 	}
 	r.MustRegister(m.unhealed)
-	for _, kind := range []string{string(aggregate.DriftSession), string(aggregate.DriftTotal), string(aggregate.DriftStreak), verify.KindPlace} {
+	for _, kind := range []string{string(aggregate.DriftSession), string(aggregate.DriftTotal), string(aggregate.DriftStreak),
+		string(aggregate.DriftCount), verify.KindPlace} {
 		// They must be there at zero, so that the first drift is seen as an increase.
 		m.found.WithLabelValues(kind)
 		m.healed.WithLabelValues(kind)
@@ -78,6 +79,7 @@ func (b *backend) verifyLoop(ctx context.Context, interval time.Duration) {
 				m.left(string(aggregate.DriftSession), r.Sessions)
 				m.left(string(aggregate.DriftTotal), r.Totals)
 				m.left(string(aggregate.DriftStreak), r.Streaks)
+				m.left(string(aggregate.DriftCount), r.Counts)
 			})
 		return nil
 	})

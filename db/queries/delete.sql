@@ -22,7 +22,9 @@ WHERE e.user_id = sqlc.arg(user_id) AND e.ts >= sqlc.arg(first_s)::bigint * 1000
 SELECT version FROM users WHERE id = sqlc.arg(id) FOR UPDATE;
 
 -- name: DeleteUser :exec
-WITH zones AS (DELETE FROM user_zones z WHERE z.user_id = $1)
+-- The handles that the user gave up are free from then on, like the last one: nothing of the user stays.
+WITH zones AS (DELETE FROM user_zones z WHERE z.user_id = $1),
+     handles AS (DELETE FROM former_handles h WHERE h.user_id = $1)
 DELETE FROM users u WHERE u.id = $1;
 
 -- name: DeleteUserAggregates :exec

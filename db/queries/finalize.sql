@@ -130,6 +130,10 @@ SELECT sqlc.arg(user_id), unnest(sqlc.arg(session_ids)::uuid[]), unnest(sqlc.arg
 UPDATE session_aliases SET heir = sqlc.arg(heir)
 WHERE user_id = sqlc.arg(user_id) AND heir = ANY (sqlc.arg(absorbed)::uuid[]);
 
+-- name: FinalizeMoveSessionCount :exec
+-- Sessions that come and go while no total changes; else the number moves with the user's version.
+UPDATE users SET session_count = session_count + sqlc.arg(sessions)::bigint WHERE id = sqlc.arg(user_id);
+
 -- name: FinalizeMoveTotals :exec
 -- A total that would fall below zero violates its check: the transaction fails and the user is set aside. (An upsert
 -- would check the difference itself, which may well be negative.)
@@ -148,7 +152,7 @@ WHERE NOT EXISTS (SELECT 1 FROM moved m WHERE m.period = d.period AND m.starts_o
 -- name: FinalizeUpdateUser :exec
 UPDATE users
 SET version = sqlc.arg(version), streak_first_on = sqlc.narg(streak_first_on), streak_last_on = sqlc.narg(streak_last_on),
-    longest_streak_days = sqlc.arg(longest_streak_days)
+    longest_streak_days = sqlc.arg(longest_streak_days), session_count = session_count + sqlc.arg(sessions)::bigint
 WHERE id = sqlc.arg(user_id);
 
 -- name: FinalizeUpdateUserRebuildStreak :exec
@@ -162,7 +166,7 @@ WITH days AS (
     GROUP BY g.run
 )
 UPDATE users u
-SET version = sqlc.arg(version),
+SET version = sqlc.arg(version), session_count = session_count + sqlc.arg(sessions)::bigint,
     streak_first_on = (SELECT r.first_on FROM runs r ORDER BY r.last_on DESC LIMIT 1),
     streak_last_on = (SELECT max(r.last_on) FROM runs r),
     longest_streak_days = (SELECT coalesce(max(r.days), 0) FROM runs r)

@@ -31,11 +31,13 @@ SELECT s.id, s.user_id, u.privacy
  WHERE s.id = COALESCE((SELECT a.heir FROM session_aliases a WHERE a.id = @id), @id::uuid);
 
 -- name: SessionListBefore :many
--- Newest first, strictly before (before_at, before_id) in that order: a page costs its own length, at any depth.
-SELECT s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang,
+-- Newest first, strictly before (before_at, before_id) in that order: a page costs its own length, at any depth. With the mode
+-- that decides who may see them, in each row.
+SELECT u.privacy, s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang,
     COALESCE(c.views, 0)::bigint AS views, COALESCE(c.shares, 0)::bigint AS shares,
     COALESCE(c.kudos, 0)::bigint AS kudos, COALESCE(c.comments, 0)::bigint AS comments
   FROM sessions s
+  JOIN users u ON u.id = s.user_id
   LEFT JOIN session_counters c ON c.user_id = s.user_id AND c.session_id = s.id
  WHERE s.user_id = @user_id AND (s.started_at, s.id) < (@before_at::timestamptz, @before_id::uuid)
  ORDER BY s.started_at DESC, s.id DESC

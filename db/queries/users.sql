@@ -27,6 +27,23 @@ SELECT coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = users.id ORDE
 FROM users
 WHERE id = $1;
 
+-- name: UserDeleteFormerHandle :exec
+-- A handle that was claimed is nobody's former one any more, and what nobody can claim back any more is forgotten.
+DELETE FROM former_handles
+WHERE handle = sqlc.arg(handle) OR user_id = sqlc.arg(user_id) AND until <= clock_timestamp();
+
+-- name: UserGetHandle :one
+-- With how many former handles the user still keeps from others, the one that is wanted aside.
+SELECT u.handle, (SELECT count(*) FROM former_handles f
+                  WHERE f.user_id = u.id AND f.until > clock_timestamp() AND f.handle <> sqlc.arg(wanted))::bigint AS kept
+FROM users u WHERE u.id = sqlc.arg(id);
+
+-- name: UserHandleIsKept :one
+-- Whether a handle is kept for somebody else. Runs after the statement that claimed it, which waited for whoever was about to
+-- give it up: only a later snapshot sees what that one has left behind.
+SELECT EXISTS (SELECT 1 FROM former_handles
+               WHERE handle = sqlc.arg(handle) AND user_id <> sqlc.arg(user_id) AND until > clock_timestamp())::boolean;
+
 -- name: UserInsert :exec
 -- The first zone counts for all time before the second. Counters are made with the user.
 WITH inserted AS (
@@ -46,6 +63,17 @@ SELECT sqlc.arg(user_id), greatest(floor(extract(epoch FROM clock_timestamp())):
 FROM user_zones z
 WHERE z.user_id = sqlc.arg(user_id)
 ON CONFLICT (user_id, from_s) DO UPDATE SET zone = excluded.zone;
+
+-- name: UserUpdateHandle :one
+-- The old handle is kept for its owner, by Postgres's clock.
+WITH old AS (
+    SELECT u.id, u.handle FROM users u WHERE u.id = sqlc.arg(id)
+), kept AS (
+    INSERT INTO former_handles (handle, user_id, until)
+    SELECT o.handle, o.id, clock_timestamp() + make_interval(days => sqlc.arg(days)::int) FROM old o
+    ON CONFLICT (handle) DO UPDATE SET user_id = excluded.user_id, until = excluded.until
+)
+UPDATE users SET handle = sqlc.arg(handle), version = version + 1 WHERE users.id = sqlc.arg(id) RETURNING version;
 
 -- name: UserUpdateMode :one
 UPDATE users SET privacy = sqlc.arg(privacy), version = version + 1 WHERE id = sqlc.arg(id) RETURNING version;

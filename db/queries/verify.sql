@@ -56,6 +56,9 @@ WHERE coalesce(t.seconds, 0) <> coalesce(o.seconds, 0);
 -- name: VerifyGetVersion :one
 SELECT version FROM users WHERE id = $1;
 
+-- name: VerifyHealSessionCount :exec
+UPDATE users u SET session_count = (SELECT count(*) FROM sessions s WHERE s.user_id = u.id) WHERE u.id = $1;
+
 -- name: VerifyHealTotals :exec
 -- Totals from the seconds of sessions. What should be there and was not changed here is put in: a total that was zero may
 -- be deleted by a publisher while this waits for its row.
@@ -127,18 +130,18 @@ GROUP BY s.user_id;
 
 -- name: VerifyUsers :many
 -- What disagrees of some users, by kind: sessions whose seconds do not add up to their duration or have no session, totals
--- that are not the sums of the seconds, streaks that the days do not make; how many, and by how many seconds. A total of zero
+-- that are not the sums of the seconds, streaks that the days do not make, numbers of sessions; how many, and by how many seconds. A total of zero
 -- awaits the publication of its removal, and is as good as none. The seconds of sessions, of which there are most, are read
 -- once for all three: all are of one snapshot, and reading them is most of what the check costs.
 WITH seconds AS MATERIALIZED (
     SELECT s.user_id, s.session_id, s.day, s.lang, s.seconds FROM session_seconds s
     WHERE s.user_id = ANY (sqlc.arg(user_ids)::uuid[])
+), stands AS MATERIALIZED (
+    SELECT a.user_id, a.id, extract(epoch FROM a.ended_at - a.started_at)::bigint AS duration
+    FROM sessions a WHERE a.user_id = ANY (sqlc.arg(user_ids)::uuid[])
 ), sessions_off AS (
     SELECT coalesce(s.user_id, x.user_id) AS user_id, abs(coalesce(s.duration, 0) - coalesce(x.seconds, 0)) AS off
-    FROM (
-        SELECT a.user_id, a.id, extract(epoch FROM a.ended_at - a.started_at)::bigint AS duration
-        FROM sessions a WHERE a.user_id = ANY (sqlc.arg(user_ids)::uuid[])
-    ) s
+    FROM stands s
     FULL JOIN (
         SELECT b.user_id, b.session_id, sum(b.seconds)::bigint AS seconds FROM seconds b GROUP BY b.user_id, b.session_id
     ) x ON x.session_id = s.id AND x.user_id = s.user_id
@@ -176,4 +179,8 @@ SELECT u.id, 'streak', 1, 0 FROM users u
 LEFT JOIN streaks w ON w.user_id = u.id
 WHERE u.id = ANY (sqlc.arg(user_ids)::uuid[])
   AND (u.streak_first_on IS DISTINCT FROM w.first_on OR u.streak_last_on IS DISTINCT FROM w.last_on
-    OR u.longest_streak_days <> coalesce(w.longest, 0));
+    OR u.longest_streak_days <> coalesce(w.longest, 0))
+UNION ALL
+SELECT u.id, 'count', abs(u.session_count - coalesce(n.n, 0)), 0 FROM users u
+LEFT JOIN (SELECT s.user_id, count(*) AS n FROM stands s GROUP BY s.user_id) n ON n.user_id = u.id
+WHERE u.id = ANY (sqlc.arg(user_ids)::uuid[]) AND u.session_count <> coalesce(n.n, 0);

@@ -12,42 +12,75 @@ import (
 
 // Change is what is to become of a user; nil stays as it is.
 type Change struct {
-	Mode *activity.Mode
-	Zone *string
+	Handle *string
+	Mode   *activity.Mode
+	Zone   *string
 }
 
-// Change changes mode and zone in one transaction: both or neither. Each is changed as ChangeMode and ChangeZone do, with
-// the same errors.
+func (c Change) validate() error {
+	if c.Handle != nil {
+		if err := ValidateHandle(*c.Handle); err != nil {
+			return err
+		}
+	}
+	if c.Zone != nil {
+		if err := ValidateZone(*c.Zone); err != nil {
+			return err
+		}
+	}
+	if c.Mode != nil {
+		return validateMode(*c.Mode)
+	}
+	return nil
+}
+
+// Change changes what is given, in one transaction: all of it or nothing. Mode and zone are changed as ChangeMode and
+// ChangeZone do, with the same errors; for a handle it can also fail with ErrHandleTaken or ErrHandleChanges. Boards show a
+// new handle when it returns, or, if they do not answer, soon.
 func (s *Service) Change(ctx context.Context, userID uuid.UUID, c Change) error {
-	switch {
-	case c.Mode == nil && c.Zone == nil:
+	if err := c.validate(); err != nil {
+		return err
+	}
+	if c == (Change{}) {
 		return nil
-	case c.Zone == nil:
-		return s.ChangeMode(ctx, userID, *c.Mode)
-	case c.Mode == nil:
-		return s.ChangeZone(ctx, userID, *c.Zone)
-	}
-	if err := ValidateZone(*c.Zone); err != nil {
-		return err
-	}
-	if err := validateMode(*c.Mode); err != nil {
-		return err
 	}
 	var done modeChange
-	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.lockIngestTx(ctx, tx, userID); err != nil {
-			return err
-		}
-		// The zone first: the mode's entry goes into the cache at the last version that the transaction gives the user.
-		if err := s.changeZoneTx(ctx, tx, userID, *c.Zone); err != nil {
-			return err
-		}
-		var err error
-		done, err = s.changeModeTx(ctx, tx, userID, *c.Mode)
+	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) (err error) {
+		done, err = s.changeTx(ctx, tx, userID, c)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("change mode and zone: %w", err)
+		return fmt.Errorf("change user: %w", err)
 	}
-	return s.spread(ctx, userID, done)
+	if c.Mode != nil {
+		return s.spread(ctx, userID, done)
+	}
+	if c.Handle != nil {
+		_ = s.publish(ctx, userID) // it is logged there
+	}
+	return nil
+}
+
+// changeTx changes what is given, in a transaction that holds the writer lock.
+func (s *Service) changeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, c Change) (done modeChange, err error) {
+	if c.Mode != nil {
+		if err := s.lockIngestTx(ctx, tx, userID); err != nil {
+			return done, err
+		}
+	}
+	// The mode last: its entry goes into the cache at the last version that the transaction gives the user.
+	if c.Handle != nil {
+		if err := s.changeHandleTx(ctx, tx, userID, *c.Handle); err != nil {
+			return done, err
+		}
+	}
+	if c.Zone != nil {
+		if err := s.changeZoneTx(ctx, tx, userID, *c.Zone); err != nil {
+			return done, err
+		}
+	}
+	if c.Mode != nil {
+		return s.changeModeTx(ctx, tx, userID, *c.Mode)
+	}
+	return done, nil
 }

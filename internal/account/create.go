@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/admission"
@@ -37,7 +38,7 @@ func (s *Service) Create(ctx context.Context, u NewUser) (Created, error) {
 }
 
 // Create is Service.Create for who has no more than a database.
-func Create(ctx context.Context, db dbsqlc.DBTX, u NewUser) (Created, error) {
+func Create(ctx context.Context, db store.Beginner, u NewUser) (Created, error) {
 	u = u.withDefaults()
 	if err := u.validate(); err != nil {
 		return Created{}, err
@@ -52,12 +53,18 @@ func Create(ctx context.Context, db dbsqlc.DBTX, u NewUser) (Created, error) {
 	if u.AvatarURL != "" {
 		row.AvatarUrl = &u.AvatarURL
 	}
-	err = dbsqlc.New().UserInsert(ctx, db, row)
-	if store.IsUniqueViolation(err) {
-		return Created{}, ErrHandleTaken
-	}
+	err = store.WithTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
+		err := dbsqlc.New().UserInsert(ctx, tx, row)
+		if store.IsUniqueViolation(err) {
+			return ErrHandleTaken
+		}
+		if err != nil {
+			return fmt.Errorf("insert user: %w", err)
+		}
+		return claimHandleTx(ctx, tx, id, u.Handle)
+	})
 	if err != nil {
-		return Created{}, fmt.Errorf("insert user: %w", err)
+		return Created{}, err
 	}
 	return Created{ID: id, Handle: u.Handle, Token: token}, nil
 }
@@ -73,8 +80,8 @@ func (u NewUser) withDefaults() NewUser {
 }
 
 func (u NewUser) validate() error {
-	if !handleForm.MatchString(u.Handle) {
-		return &InvalidError{Field: "handle", Message: "must have 1 to 39 letters, digits and hyphens"}
+	if err := ValidateHandle(u.Handle); err != nil {
+		return err
 	}
 	if err := validateMode(u.Mode); err != nil {
 		return err

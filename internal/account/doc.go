@@ -1,5 +1,5 @@
 // Package account is the one place that composes what must happen to a user in several parts of the system in one
-// transaction: creation, a change of mode, a change of zone. It owns no rule of those parts; each exports what it must
+// transaction: creation, a change of mode, of zone or of handle, deletion. It owns no rule of those parts; each exports what it must
 // do as a function that takes the transaction.
 //
 // # A change of mode

@@ -16,8 +16,11 @@ var ErrNotShown = errors.New("changed, but boards do not show it yet")
 // ErrUnknownUser means that there is no such user.
 var ErrUnknownUser = errors.New("unknown user")
 
-// ErrHandleTaken means that another user has the handle.
+// ErrHandleTaken means that another user has the handle, or gave it up a short time ago.
 var ErrHandleTaken = errors.New("the handle is taken")
+
+// ErrHandleChanges means that the user keeps as many former handles from others as anybody may.
+var ErrHandleChanges = errors.New("too many changes of the handle")
 
 // InvalidError means that a value given for a user is not acceptable. Message is for the client; it does not repeat the
 // value.

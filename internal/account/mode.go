@@ -18,22 +18,7 @@ import (
 // keep, whatever was in flight, and who is on off is on no board. It fails with an *InvalidError, ErrUnknownUser, or ErrBusy,
 // having changed nothing; and with ErrNotShown, having changed the mode, when it came from or went to off.
 func (s *Service) ChangeMode(ctx context.Context, userID uuid.UUID, mode activity.Mode) error {
-	if err := validateMode(mode); err != nil {
-		return err
-	}
-	var done modeChange
-	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.lockIngestTx(ctx, tx, userID); err != nil {
-			return err
-		}
-		var err error
-		done, err = s.changeModeTx(ctx, tx, userID, mode)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("change mode: %w", err)
-	}
-	return s.spread(ctx, userID, done)
+	return s.Change(ctx, userID, Change{Mode: &mode})
 }
 
 // modeChange is a change of mode that is to be committed, or the finding that there is none to make.

@@ -17,16 +17,7 @@ import (
 //
 // It holds the writer lock: a finalize reads the zones once, and writes the version that it read.
 func (s *Service) ChangeZone(ctx context.Context, userID uuid.UUID, zone string) error {
-	if err := ValidateZone(zone); err != nil {
-		return err
-	}
-	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) error {
-		return s.changeZoneTx(ctx, tx, userID, zone)
-	})
-	if err != nil {
-		return fmt.Errorf("change zone: %w", err)
-	}
-	return nil
+	return s.Change(ctx, userID, Change{Zone: &zone})
 }
 
 func (s *Service) changeZoneTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, zone string) error {

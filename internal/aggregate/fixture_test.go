@@ -147,6 +147,7 @@ func (f *fixture) requireStands(user uuid.UUID, zones Zones, events ...activity.
 		WHERE user_id = $1 AND seconds > 0 ORDER BY period, starts_on, lang`, user))
 	require.Equal(f.t, []streakRow{streakFromDays(days)}, query[streakRow](f,
 		`SELECT streak_first_on, streak_last_on, longest_streak_days FROM users WHERE id = $1`, user))
+	require.EqualValues(f.t, len(wantSessions), f.count(`SELECT session_count FROM users WHERE id = $1`, user))
 	require.Zero(f.t, f.count(`SELECT count(*) FROM sessions s WHERE user_id = $1 AND extract(epoch FROM ended_at - started_at)
 		<> (SELECT sum(seconds) FROM session_seconds t WHERE t.session_id = s.id)`, user), "seconds add up to each session")
 	require.Zero(f.t, f.count(`SELECT count(*) FROM session_seconds t WHERE user_id = $1

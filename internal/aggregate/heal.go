@@ -40,7 +40,7 @@ const (
 	versionOfTheGone = 1 << 52
 )
 
-// HealTx makes the user's totals and streak what the sessions say, raises the user's version and tells the outbox, so
+// HealTx makes the user's totals, streak and number of sessions what the sessions say, raises the user's version and tells the outbox, so
 // that the boards follow. It runs in a transaction of the caller, who holds the user's writer lock and took it by an
 // earlier statement. Where the seconds of one session do not add up, they are first restored from the day totals, if
 // these explain the duration; else it fails with ErrUnexplained. A user who is gone is only told to the outbox.
@@ -89,7 +89,11 @@ func (f *Finalizer) healRows(ctx context.Context, tx pgx.Tx, r Repair, version i
 			return fmt.Errorf("insert zero totals: %w", err)
 		}
 	}
-	if err := f.queries.FinalizeUpdateUserRebuildStreak(ctx, tx, version, r.User); err != nil {
+	if err := f.queries.VerifyHealSessionCount(ctx, tx, r.User); err != nil {
+		return fmt.Errorf("heal number of sessions: %w", err)
+	}
+	streak := dbsqlc.FinalizeUpdateUserRebuildStreakParams{UserID: r.User, Version: version}
+	if err := f.queries.FinalizeUpdateUserRebuildStreak(ctx, tx, streak); err != nil {
 		return fmt.Errorf("heal streak: %w", err)
 	}
 	return nil

@@ -50,10 +50,7 @@ func DropOpenTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error {
 // openRuns are the runs that stay open when a user with events in these seconds is finalized at now: at most two, for
 // one may have begun ahead of the clock.
 func openRuns(seconds []int64, now int64, deleted []stretch) []stretch {
-	hot := hotSet{events: make([]activity.Event, len(seconds)), seqs: make([]int64, len(seconds))}
-	for i, s := range seconds {
-		hot.events[i].TS = s * 1000
-	}
+	hot := hotSet{events: eventsAt(seconds), seqs: make([]int64, len(seconds))}
 	return hot.ended(now, deleted).open
 }
 

@@ -90,6 +90,9 @@ func makePlan(w *window, fresh []activity.Event, newID func() uuid.UUID) (plan, 
 	return p, nil
 }
 
+// moreSessions is by how many sessions the user has more than before.
+func (p *plan) moreSessions() int64 { return int64(len(p.made)) - int64(len(p.gone)) }
+
 // days are the local days whose total of all languages changes.
 func (p *plan) days() []calendar.Day {
 	var days []calendar.Day

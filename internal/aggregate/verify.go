@@ -22,14 +22,16 @@ const (
 	DriftTotal DriftKind = "total"
 	// DriftStreak means that the streak is not the one that the days of the sessions make.
 	DriftStreak DriftKind = "streak"
+	// DriftCount means that the number of sessions that stands beside the user is not theirs.
+	DriftCount DriftKind = "count"
 )
 
 // Drift is one kind of disagreement of one user.
 type Drift struct {
 	User    uuid.UUID
 	Kind    DriftKind
-	Rows    int64 // sessions, totals or streaks that are wrong
-	Seconds int64 // by how much in all, without signs; 0 for a streak
+	Rows    int64 // sessions, totals or streaks that are wrong; by how many a number of sessions is
+	Seconds int64 // by how much in all, without signs; 0 for a streak and a number
 }
 
 // UsersAfter are up to n users in the order of their ids.

@@ -46,7 +46,7 @@ func (w *writer) replace(ctx context.Context, user dbsqlc.FinalizeGetUserRow, p 
 		}
 	}
 	if len(p.deltas) == 0 {
-		return w.pipe.Send(ctx, w.tx)
+		return w.sessionCount(ctx, p)
 	}
 	if err := w.user(ctx, user, p); err != nil {
 		return err
@@ -241,8 +241,18 @@ func (w *writer) totals(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// user raises the version and repairs the streak. It reads the day totals as they stood before, while the statements
-// that change them are still queued behind it.
+// sessionCount moves the number of the user's sessions where nothing else of the user's row changes.
+func (w *writer) sessionCount(ctx context.Context, p *plan) error {
+	if n := p.moreSessions(); n != 0 {
+		if err := w.queries.FinalizeMoveSessionCount(ctx, &w.pipe, n, w.userID); err != nil {
+			return err
+		}
+	}
+	return w.pipe.Send(ctx, w.tx)
+}
+
+// user raises the version, moves the number of sessions, and repairs the streak. It reads the day totals as they stood
+// before, while the statements that change them are still queued behind it.
 func (w *writer) user(ctx context.Context, user dbsqlc.FinalizeGetUserRow, p *plan) error {
 	before := make(map[calendar.Day]int64)
 	if days := p.days(); len(days) > 0 {
@@ -256,9 +266,13 @@ func (w *writer) user(ctx context.Context, user dbsqlc.FinalizeGetUserRow, p *pl
 	}
 	streak, ok := streakOf(user).extend(changedDays(before, p.deltas))
 	if !ok {
-		return w.queries.FinalizeUpdateUserRebuildStreak(ctx, &w.pipe, user.Version+1, w.userID)
+		return w.queries.FinalizeUpdateUserRebuildStreak(ctx, &w.pipe, dbsqlc.FinalizeUpdateUserRebuildStreakParams{
+			UserID: w.userID, Version: user.Version + 1, Sessions: p.moreSessions(),
+		})
 	}
-	args := dbsqlc.FinalizeUpdateUserParams{UserID: w.userID, Version: user.Version + 1, LongestStreakDays: streak.Longest}
+	args := dbsqlc.FinalizeUpdateUserParams{
+		UserID: w.userID, Version: user.Version + 1, LongestStreakDays: streak.Longest, Sessions: p.moreSessions(),
+	}
 	if streak.Longest > 0 {
 		args.StreakFirstOn, args.StreakLastOn = &streak.First, &streak.Last
 	}

@@ -26,6 +26,14 @@ func (z Zones) At(s int64) string {
 	return z[max(i-1, 0)].Name
 }
 
+// Latest is the zone in force after the last change, and UTC for a user without zones.
+func (z Zones) Latest() string {
+	if len(z) == 0 {
+		return "UTC"
+	}
+	return z[len(z)-1].Name
+}
+
 func loadLocation(name string) (*time.Location, error) {
 	loc, err := zones.Load(name)
 	if err != nil {

@@ -10,11 +10,16 @@ import (
 
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/engagement"
+	"github.com/commma/commma/internal/export"
 	"github.com/commma/commma/internal/following"
 	"github.com/commma/commma/internal/groups"
+	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/outbox"
+	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
+	"github.com/commma/commma/internal/views"
 )
 
 // NewFinalizer is the program's Finalizer: what people did to sessions follows them when they merge or go. enqueue is
@@ -69,4 +74,10 @@ func (a *App) eraseUser(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error 
 		return err
 	}
 	return groups.EraseUserTx(ctx, tx, userID)
+}
+
+// newExporter composes what all domains keep of a user. It starts with who that is.
+func newExporter(db store.Beginner, c clock.Clock) *export.Exporter {
+	return export.New(db, c, export.Config{},
+		account.ExportTx, ingest.ExportTx, aggregate.ExportTx, engagement.ExportTx, views.ExportTx, outbox.ExportTx)
 }

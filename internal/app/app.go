@@ -12,6 +12,7 @@ import (
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/engagement"
+	"github.com/commma/commma/internal/export"
 	"github.com/commma/commma/internal/following"
 	"github.com/commma/commma/internal/groups"
 	"github.com/commma/commma/internal/health"
@@ -58,6 +59,8 @@ type App struct {
 	Circles  *leaderboard.Circles
 	Sessions *sessions.Reader
 	Profiles *profile.Reader
+	Today    *aggregate.TodayReader
+	Exports  *export.Exporter
 	ViewDays *views.Reader
 	Health   *health.Redis
 
@@ -93,6 +96,8 @@ func New(db *pgxpool.Pool, rdb redis.UniversalClient, c clock.Clock, log *slog.L
 		Circles:   leaderboard.NewCircles(db, keys),
 		Sessions:  sessions.NewReader(db),
 		Profiles:  profile.NewReader(db, c, keys),
+		Today:     aggregate.NewTodayReader(db, c),
+		Exports:   newExporter(db, c),
 		ViewDays:  views.NewReader(db, c),
 		Health:    health.NewRedis(rdb),
 		Groups:    groups.NewService(db),

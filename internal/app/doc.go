@@ -2,7 +2,8 @@
 // It is the one place that does so, for the program and for whatever tests the program as a whole.
 //
 // What concerns several domains is composed here too, since they do not know one another: that what people did to a session
-// follows it (see NewFinalizer), and what must happen to a user in all of them in one transaction (see accounts).
+// follows it (see NewFinalizer), what must happen to a user in all of them in one transaction (see accounts), and what all
+// of them keep of a user (see newExporter): a domain with tables of users has a line there.
 //
 // It knows nothing of HTTP, so that the server's own tests may use it; package web beside it says what the server gets of an
 // App. A new service is a field of App with its line in New, and a line in web.

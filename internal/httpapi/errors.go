@@ -16,6 +16,7 @@ import (
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/engagement"
+	"github.com/commma/commma/internal/export"
 	"github.com/commma/commma/internal/following"
 	"github.com/commma/commma/internal/groups"
 	"github.com/commma/commma/internal/httpapi/api"
@@ -53,6 +54,7 @@ var sentinels = []struct {
 	{aggregate.ErrNoSession, api.ErrorCodeNotFound, "not found"},
 	{sessions.ErrNotFound, api.ErrorCodeNotFound, "not found"},
 	{profile.ErrNotFound, api.ErrorCodeNotFound, "not found"},
+	{profile.ErrBadDays, api.ErrorCodeValidationError, "want 1 to 366 days, from before to"},
 	{sessions.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
 	{engagement.ErrNotFound, api.ErrorCodeNotFound, "not found"},
 	{engagement.ErrOwnSession, api.ErrorCodeForbidden, "nobody can give kudos to a session of their own"},
@@ -80,7 +82,8 @@ var sentinels = []struct {
 	{account.ErrUnknownUser, api.ErrorCodeForbidden, "the user of this token does not exist"},
 	{account.ErrBusy, api.ErrorCodeServiceUnavailable, "the account is busy, nothing was changed: try again later"},
 	{account.ErrNotShown, api.ErrorCodeServiceUnavailable, "changed, but boards do not show it yet: try again"},
-	{account.ErrHandleTaken, api.ErrorCodeConflict, "the handle is taken"},
+	{aggregate.ErrUnknownUser, api.ErrorCodeForbidden, "the user of this token does not exist"},
+	{export.ErrBusy, api.ErrorCodeServiceUnavailable, "an export is under way: try again later"},
 	{errMisframed, api.ErrorCodeValidationError, "the body is not framed as HTTP/1.1 says"},
 	{errBodyNotRead, api.ErrorCodeServiceUnavailable, "the body did not arrive in full and in time"},
 }
@@ -131,6 +134,10 @@ func answerFor(err error) answer {
 		merged  *aggregate.AbsorbedError
 	)
 	switch {
+	case errors.Is(err, account.ErrHandleTaken):
+		return handleConflict(api.ErrorDetailCodeHandleTaken, "the handle is taken", "choose another one")
+	case errors.Is(err, account.ErrHandleChanges):
+		return handleConflict(api.ErrorDetailCodeHandleChanges, "the handle was changed too often", "take a former one back, or wait")
 	case errors.As(err, &merged):
 		return answer{
 			code: api.ErrorCodeConflict, message: "the session was merged into another one",
@@ -153,6 +160,13 @@ func answerFor(err error) answer {
 		return answer{code: api.ErrorCodeServiceUnavailable, message: "try again later"}
 	}
 	return answer{code: api.ErrorCodeInternalError}
+}
+
+func handleConflict(code api.ErrorDetailCode, message, want string) answer {
+	return answer{
+		code: api.ErrorCodeConflict, message: message,
+		details: []api.ErrorDetail{{Code: code, Path: []string{"handle"}, Message: want}},
+	}
 }
 
 // answerForEcho translates what Echo and the generated code report themselves: no such route, no such method, a query

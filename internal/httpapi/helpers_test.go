@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,8 @@ import (
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/admission"
+	"github.com/commma/commma/internal/aggregate"
+	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/httpapi/api"
@@ -65,12 +68,16 @@ type fake struct {
 	get    func(uuid.UUID) (*sessions.Detail, error)
 	find   func(uuid.UUID) (sessions.Ref, error)
 	user   func(string) (profile.User, error)
-	record func(views.Viewer, views.Target) bool
-	seen   *time.Time
-	ping   error
-	check  func() ([]string, error)
-	filled []privacy.Entry
-	delete error
+	today  error
+	export func(context.Context, io.Writer) error
+
+	heatmap func(string, *profile.Days) (profile.Heatmap, error)
+	record  func(views.Viewer, views.Target) bool
+	seen    *time.Time
+	ping    error
+	check   func() ([]string, error)
+	filled  []privacy.Entry
+	delete  error
 
 	engaged error
 	viewer  uuid.UUID
@@ -135,7 +142,7 @@ func (f *fake) Page(_ context.Context, _ time.Time, b leaderboard.Board, q leade
 	return leaderboard.Page{Board: b, UpdatedAt: testNow}, nil
 }
 
-func (f *fake) List(ctx context.Context, _ uuid.UUID, after *sessions.Cursor, limit int) (sessions.Page, error) {
+func (f *fake) List(ctx context.Context, _, _ uuid.UUID, after *sessions.Cursor, limit int) (sessions.Page, error) {
 	if f.list != nil {
 		return f.list(ctx, after, limit)
 	}
@@ -158,6 +165,26 @@ func (f *fake) User(_ context.Context, _ uuid.UUID, handle string) (profile.User
 
 func (f *fake) Stats(context.Context, uuid.UUID, uuid.UUID) (profile.Stats, error) {
 	return profile.Stats{}, nil
+}
+
+func (f *fake) Heatmap(ctx context.Context, _ uuid.UUID, handle string, days *profile.Days) (profile.Heatmap, error) {
+	if f.heatmap != nil {
+		return f.heatmap(handle, days)
+	}
+	u, err := f.User(ctx, uuid.Nil, "demo")
+	return profile.Heatmap{User: u, Days: profile.Days{From: 1, To: 2}, Seconds: []int64{60, 0}}, err
+}
+
+func (f *fake) Today(context.Context, uuid.UUID) (aggregate.Today, error) {
+	return aggregate.Today{Day: calendar.Date(2026, 6, 17), Zone: "UTC", Seconds: 120, Finalized: 60}, f.today
+}
+
+func (f *fake) Export(ctx context.Context, _ uuid.UUID, w io.Writer) error {
+	if f.export != nil {
+		return f.export(ctx, w)
+	}
+	_, err := io.WriteString(w, "{}\n")
+	return err
 }
 
 func (f *fake) Record(_ context.Context, v views.Viewer, t views.Target) bool {
@@ -239,7 +266,7 @@ func setupWith(t *testing.T, f *fake, cfg Config) bundle {
 	t.Helper()
 	return setupDeps(t, cfg, func(d *Deps) {
 		d.Admission, d.Events, d.Accounts, d.Boards, d.Sessions, d.Engaged, d.Postgres, d.Redis = f, f, f, f, f, f, f, f
-		d.Profiles, d.Views, d.ViewDays, d.LastSeen = f, f, f, f
+		d.Profiles, d.Views, d.ViewDays, d.LastSeen, d.Today, d.Exports = f, f, f, f, f, f
 	})
 }
 
@@ -250,7 +277,7 @@ func setupDeps(t *testing.T, cfg Config, change func(*Deps)) bundle {
 	f := &fake{}
 	d := Deps{
 		Admission: f, Events: f, Accounts: f, Boards: f, Sessions: f, Engaged: f, Postgres: f, Redis: f,
-		Profiles: f, Views: f, ViewDays: f, LastSeen: f,
+		Profiles: f, Views: f, ViewDays: f, LastSeen: f, Today: f, Exports: f,
 		Languages: languages.New(), Metrics: b.registry, Clock: b.clock,
 		Logger: slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

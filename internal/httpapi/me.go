@@ -39,7 +39,7 @@ func (h *handlers) GetMe(c echo.Context) error {
 	return h.answerMe(c, grant.UserID)
 }
 
-// PatchMe changes the signed-in user's privacy, time zone, or both.
+// PatchMe changes the signed-in user's handle, privacy and time zone, whichever are given.
 func (h *handlers) PatchMe(c echo.Context) error {
 	grant, err := h.admit(c, admission.ScopeWrite)
 	if err != nil {
@@ -136,10 +136,10 @@ func readObject(r io.Reader) (map[string]json.RawMessage, error) {
 // readMeField checks one field and notes it. Names are matched exactly: unlike encoding/json, which would take Privacy for
 // privacy and let the last of several spellings win.
 func readMeField(change *account.Change, name string, raw json.RawMessage) error {
-	if name != "privacy" && name != "timezone" {
+	if name != "privacy" && name != "timezone" && name != "handle" {
 		// Its name is not repeated: it is the client's text.
 		return &requestError{[]api.ErrorDetail{{
-			Code: api.ErrorDetailCodeUnknownField, Path: []string{}, Message: "only privacy and timezone can be changed here",
+			Code: api.ErrorDetailCodeUnknownField, Path: []string{}, Message: "only handle, privacy and timezone can be changed here",
 		}}}
 	}
 	// Through a pointer, because null would otherwise read as an empty string.
@@ -147,9 +147,13 @@ func readMeField(change *account.Change, name string, raw json.RawMessage) error
 	if json.Unmarshal(raw, &text) != nil || text == nil {
 		return invalid(name, "want a string")
 	}
-	if name == "timezone" {
+	switch name {
+	case "timezone":
 		change.Zone = text
 		return account.ValidateZone(*text)
+	case "handle":
+		change.Handle = text
+		return account.ValidateHandle(*text)
 	}
 	mode, err := activity.ParseMode(*text)
 	if err != nil {

@@ -39,6 +39,7 @@ func TestPatchMe(t *testing.T) {
 		`{}`:                        {},
 		`{"privacy":"off"}`:         {Mode: ptr(activity.ModeOff)},
 		`{"timezone":"Asia/Tokyo"}`: {Zone: ptr("Asia/Tokyo")},
+		`{"handle":"new-1"}`:        {Handle: ptr("new-1")},
 		`{"timezone":"US/Pacific","privacy":"summary"}`: {Mode: ptr(activity.ModeSummary), Zone: ptr("US/Pacific")},
 	} {
 		var done account.Change
@@ -72,7 +73,11 @@ func TestPatchMeRefuses(t *testing.T) {
 		`{"privacy":"off","timezone":"Mars/Base"}`: {Code: "invalid", Path: []string{"timezone"}},
 		`{"privacy":"off","timezone":"Local"}`:     {Code: "invalid", Path: []string{"timezone"}},
 		`{"privacy":"off","timezone":["UTC"]}`:     {Code: "invalid", Path: []string{"timezone"}},
-		`{"privacy":"off","handle":"new"}`:         {Code: "unknown_field", Path: []string{}},
+		`{"privacy":"off","name":"new"}`:           {Code: "unknown_field", Path: []string{}},
+		`{"privacy":"off","handle":"new one"}`:     {Code: "invalid", Path: []string{"handle"}},
+		`{"handle":""}`:                            {Code: "invalid", Path: []string{"handle"}},
+		`{"handle":null}`:                          {Code: "invalid", Path: []string{"handle"}},
+		`{"timezone":""}`:                          {Code: "invalid", Path: []string{"timezone"}},
 		`{"Privacy":"off"}`:                        {Code: "unknown_field", Path: []string{}},
 		`{"` + strings.Repeat("ü", 40) + `":1}`:    {Code: "unknown_field", Path: []string{}},
 	} {

@@ -48,6 +48,8 @@ type rule struct {
 	// does says that the route does something to what target names of the owner's, and what comes of it.
 	does func(v privacy.Viewer, m activity.Mode) int
 	open bool // it is the same for everybody, and about no user
+	// holdsPaths: it shows its caller all that is stored, paths and what was planted included.
+	holdsPaths bool
 	// foreign is what another user gets where target names what is the owner's. Default: status, about himself.
 	foreign int
 }
@@ -89,9 +91,17 @@ var rules = map[string]rule{
 	"GET /v1/me":            {},
 	"PATCH /v1/me":          {body: constant(`{}`)},
 	"GET /v1/me/views":      {},
+	"GET /v1/me/today":      {},
+	"GET /v1/me/export":     {holdsPaths: true},
 	"GET /v1/sessions":      {},
 	"GET /v1/leaderboard":   {shows: privacy.Board},
 	"GET /v1/sessions/{id}": {shows: privacy.Detail, target: sessionPath, alias: absorbedPath},
+	"GET /v1/users/{handle}/sessions": {
+		shows: privacy.List, target: func(o owner) string { return "/v1/users/" + o.Handle + "/sessions" },
+	},
+	"GET /v1/heatmap": {
+		shows: privacy.Heatmap, target: func(o owner) string { return "/v1/heatmap?handle=" + o.Handle },
+	},
 	"GET /v1/users/{handle}": {
 		shows: privacy.Profile, target: func(o owner) string { return "/v1/users/" + o.Handle },
 	},
@@ -332,6 +342,8 @@ func (r rule) expected(v privacy.Viewer, m activity.Mode) (int, privacy.Access) 
 			return status, privacy.Hidden
 		}
 		return status, privacy.WithoutPaths
+	case v == privacy.Owner && r.holdsPaths:
+		return status, privacy.WithPaths
 	case v == privacy.Owner:
 		return status, privacy.WithoutPaths
 	case r.foreign != 0:

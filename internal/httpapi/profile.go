@@ -18,6 +18,8 @@ import (
 type Profiles interface {
 	User(ctx context.Context, viewer uuid.UUID, handle string) (profile.User, error)
 	Stats(ctx context.Context, viewer, userID uuid.UUID) (profile.Stats, error)
+	// Heatmap is the viewer's own without a handle, and of the last year without days.
+	Heatmap(ctx context.Context, viewer uuid.UUID, handle string, days *profile.Days) (profile.Heatmap, error)
 }
 
 // LastSeen tells when a user was last seen; nil when that is not known.

@@ -82,6 +82,8 @@ func depsOf(a *app.App, metrics MetricsRegistry, log *slog.Logger) Deps {
 		Views:       a.Views,
 		ViewDays:    a.ViewDays,
 		LastSeen:    a.LastSeen,
+		Today:       a.Today,
+		Exports:     a.Exports,
 		Postgres:    a.DB,
 		Redis:       a.Health,
 		Languages:   a.Languages,
@@ -242,8 +244,9 @@ func TestDependenciesThatAreAway(t *testing.T) {
 func requests(u account.Created) (list []func(*testing.T, real) reply) {
 	for _, line := range []string{
 		"POST /v1/ingest", "GET /v1/me", "PATCH /v1/me", "GET /v1/sessions", "GET /v1/sessions/" + u.ID.String(), "GET /v1/leaderboard",
-		"GET /v1/users/" + u.Handle, "POST /v1/views", "GET /v1/me/views",
+		"GET /v1/users/" + u.Handle, "POST /v1/views", "GET /v1/me/views", "GET /v1/users/" + u.Handle + "/sessions",
 		"GET /v1/groups", "GET /v1/feed", "PUT /v1/users/" + u.Handle + "/follow", "GET /v1/leaderboard?scope=following",
+		"GET /v1/heatmap", "GET /v1/me/today", "GET /v1/me/export",
 	} {
 		method, path, _ := strings.Cut(line, " ")
 		body := events(1, 0)

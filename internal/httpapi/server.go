@@ -38,6 +38,8 @@ type Deps struct {
 	Views       Views
 	ViewDays    ViewDays
 	LastSeen    LastSeen
+	Today       Today
+	Exports     Exporter
 	Postgres    Pinger
 	Redis       RedisProbe
 	Languages   *languages.Resolver
@@ -61,6 +63,8 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	// RequestTimeout bounds the work on one request; default 10 s. Clients give up after 15 s.
 	RequestTimeout time.Duration
+	// StreamTimeout bounds the work on one answer that is streamed; default 5 min.
+	StreamTimeout time.Duration
 	// IngestTimeout bounds the work on one upload, the reading of its body included; default 8 s.
 	IngestTimeout time.Duration
 	// DrainTimeout is how long requests may take to end after Serve was told to stop; default 12 s.
@@ -73,6 +77,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RequestTimeout <= 0 {
 		c.RequestTimeout = 10 * time.Second
+	}
+	if c.StreamTimeout <= 0 {
+		c.StreamTimeout = 5 * time.Minute
 	}
 	if c.IngestTimeout <= 0 {
 		c.IngestTimeout = 8 * time.Second
@@ -130,9 +137,10 @@ func New(d Deps, cfg Config) (*Server, error) {
 func (d *Deps) validate() error {
 	for name, missing := range map[string]bool{
 		"Admission": d.Admission == nil, "Events": d.Events == nil, "Accounts": d.Accounts == nil,
-		"Boards": d.Boards == nil, "Circles": d.Circles == nil, "Following": d.Following == nil,
-		"Groups": d.Groups == nil, "Memberships": d.Memberships == nil, "Sessions": d.Sessions == nil, "Engaged": d.Engaged == nil, "Profiles": d.Profiles == nil,
-		"Views": d.Views == nil, "ViewDays": d.ViewDays == nil, "LastSeen": d.LastSeen == nil, "Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
+		"Boards": d.Boards == nil, "Circles": d.Circles == nil, "Following": d.Following == nil, "Groups": d.Groups == nil,
+		"Memberships": d.Memberships == nil, "Sessions": d.Sessions == nil, "Engaged": d.Engaged == nil, "Profiles": d.Profiles == nil,
+		"Views": d.Views == nil, "ViewDays": d.ViewDays == nil, "LastSeen": d.LastSeen == nil, "Today": d.Today == nil, "Exports": d.Exports == nil,
+		"Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
 		"Languages": d.Languages == nil, "Metrics": d.Metrics == nil, "Clock": d.Clock == nil, "Logger": d.Logger == nil,
 	} {
 		if missing {

@@ -16,10 +16,9 @@ import (
 	"github.com/commma/commma/internal/views"
 )
 
-// Sessions reads finalized sessions: a user's own, and single ones as a viewer may see them. A viewer who is anonymous is
-// uuid.Nil.
+// Sessions reads finalized sessions as a viewer may see them. A viewer who is anonymous is uuid.Nil.
 type Sessions interface {
-	List(ctx context.Context, userID uuid.UUID, after *sessions.Cursor, limit int) (sessions.Page, error)
+	List(ctx context.Context, viewer, userID uuid.UUID, after *sessions.Cursor, limit int) (sessions.Page, error)
 	// Find says whose session an id leads to now. What is shown of it is for Get to decide.
 	Find(ctx context.Context, viewer, id uuid.UUID) (sessions.Ref, error)
 	// Get reads one, as far as the viewer may see it.
@@ -35,15 +34,32 @@ func (h *handlers) ListSessions(c echo.Context, params api.ListSessionsParams) e
 	if err != nil {
 		return err
 	}
+	return h.answerSessions(c, grant.UserID, grant.UserID, params.Cursor, params.Limit)
+}
+
+// ListUserSessions answers one page of a user's sessions to whoever may see them.
+func (h *handlers) ListUserSessions(c echo.Context, handle string, params api.ListUserSessionsParams) error {
+	grant, err := h.admitViewer(c, privacy.List)
+	if err != nil {
+		return err
+	}
+	u, err := h.Profiles.User(c.Request().Context(), grant.UserID, handle)
+	if err != nil {
+		return err
+	}
+	return h.answerSessions(c, grant.UserID, u.ID, params.Cursor, params.Limit)
+}
+
+func (h *handlers) answerSessions(c echo.Context, viewer, userID uuid.UUID, rawCursor, rawLimit *string) error {
 	var after *sessions.Cursor
-	if raw := value(params.Cursor); raw != "" {
+	if raw := value(rawCursor); raw != "" {
 		cursor, err := sessions.ParseCursor(raw)
 		if err != nil {
 			return err
 		}
 		after = &cursor
 	}
-	page, err := h.Sessions.List(c.Request().Context(), grant.UserID, after, limitOf(params.Limit, defaultSessions))
+	page, err := h.Sessions.List(c.Request().Context(), viewer, userID, after, limitOf(rawLimit, defaultSessions))
 	if err != nil {
 		return err
 	}

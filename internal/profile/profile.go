@@ -28,6 +28,7 @@ type User struct {
 	Handle      string
 	AvatarURL   *string
 	CreatedAt   time.Time // UTC
+	Zone        string    // in force now
 	CurrentDays int64     // of the streak, decided now in the user's zone; 0 unless it reached today or yesterday
 	LongestDays int64
 }
@@ -71,12 +72,17 @@ func (r *Reader) User(ctx context.Context, viewer uuid.UUID, handle string) (Use
 	if hidden(viewer, u.ID, u.Privacy) {
 		return User{}, ErrNotFound
 	}
+	return r.userOf(u), nil
+}
+
+// userOf decides the streak: by the day that it is now in the user's zone.
+func (r *Reader) userOf(u dbsqlc.ProfileGetUserRow) User {
 	today := zones.DayAt(r.clock.Now(), u.Zone)
 	return User{
-		ID: u.ID, Handle: u.Handle, AvatarURL: u.AvatarUrl, CreatedAt: u.CreatedAt.UTC(),
+		ID: u.ID, Handle: u.Handle, AvatarURL: u.AvatarUrl, CreatedAt: u.CreatedAt.UTC(), Zone: u.Zone,
 		CurrentDays: calendar.StreakDays(u.StreakFirstOn, u.StreakLastOn, today),
 		LongestDays: u.LongestStreakDays,
-	}, nil
+	}
 }
 
 // Stats are the sums of a user that User has found, as viewer may see them. It decides anew, by the mode that it reads with

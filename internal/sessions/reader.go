@@ -27,9 +27,10 @@ func NewReader(db dbsqlc.DBTX) *Reader { return &Reader{db: db, q: dbsqlc.New()}
 // newest stands before every session, so that the first page is read like all others and walks the same index.
 var newest = Cursor{StartedAt: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), ID: uuid.Max}
 
-// List returns up to limit of the user's sessions, newest first: those after the cursor, or the newest ones when it is
-// nil. Equal starts are ordered by id, largest first.
-func (r *Reader) List(ctx context.Context, userID uuid.UUID, after *Cursor, limit int) (Page, error) {
+// List returns up to limit of the user's sessions, newest first, as far as the viewer may see them by the mode that is read
+// with them; uuid.Nil is an anonymous one: those after the cursor, or the newest ones when it is nil. Equal starts are ordered
+// by id, largest first. Errors: ErrNotFound.
+func (r *Reader) List(ctx context.Context, viewer, userID uuid.UUID, after *Cursor, limit int) (Page, error) {
 	if after == nil {
 		after = &newest
 	}
@@ -43,6 +44,9 @@ func (r *Reader) List(ctx context.Context, userID uuid.UUID, after *Cursor, limi
 		return Page{}, fmt.Errorf("list sessions: %w", err)
 	}
 	p := Page{Sessions: make([]Session, 0, len(rows))}
+	if len(rows) > 0 && privacy.See(privacy.ViewerOf(viewer, userID), rows[0].Privacy, privacy.List) == privacy.Hidden {
+		return Page{}, ErrNotFound
+	}
 	for _, row := range rows[:min(len(rows), limit)] {
 		p.Sessions = append(p.Sessions, Session{
 			ID:         row.ID,
@@ -53,6 +57,10 @@ func (r *Reader) List(ctx context.Context, userID uuid.UUID, after *Cursor, limi
 			TopLang:    row.TopLang,
 			Counts:     Counts{Views: row.Views, Shares: row.Shares, Kudos: row.Kudos, Comments: row.Comments},
 		})
+		// As in a session in full: names that are not listed are shown to whom its paths would be.
+		if privacy.See(privacy.ViewerOf(viewer, userID), row.Privacy, privacy.Detail) != privacy.WithPaths {
+			p.Sessions[len(p.Sessions)-1].hideUnlisted()
+		}
 	}
 	// The cursor is the last session that is shown, not the first that is not: that one may be absorbed by then.
 	if len(rows) > limit {
@@ -130,8 +138,12 @@ func (d *Detail) hideUnlisted() {
 		}
 	}
 	d.Langs = shown
-	if !languages.Listed(d.TopLang) {
-		d.TopLang = languages.Unknown
+	d.Session.hideUnlisted()
+}
+
+func (s *Session) hideUnlisted() {
+	if !languages.Listed(s.TopLang) {
+		s.TopLang = languages.Unknown
 	}
 }
 

@@ -89,7 +89,7 @@ func TestListWalksAllPages(t *testing.T) {
 		var got []uuid.UUID
 		var after *sessions.Cursor
 		for {
-			page, err := b.List(t.Context(), b.user, after, limit)
+			page, err := b.List(t.Context(), b.user, b.user, after, limit)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(page.Sessions), limit)
 			got = append(got, ids(page.Sessions)...)
@@ -108,11 +108,11 @@ func TestListWalksAllPages(t *testing.T) {
 func TestListOfNobody(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	page, err := b.List(t.Context(), b.user, nil, 20)
+	page, err := b.List(t.Context(), b.user, b.user, nil, 20)
 	require.NoError(t, err)
 	require.Empty(t, page.Sessions)
 	require.Nil(t, page.Next)
-	page, err = b.List(t.Context(), b.user, &sessions.Cursor{}, 20) // before all time
+	page, err = b.List(t.Context(), b.user, b.user, &sessions.Cursor{}, 20) // before all time
 	require.NoError(t, err)
 	require.Empty(t, page.Sessions)
 }
@@ -263,4 +263,26 @@ func TestGetDoesNotQuoteWhatItCannotRead(t *testing.T) {
 	_, err := b.Get(t.Context(), b.user, id)
 	require.ErrorContains(t, err, "read files")
 	require.NotContains(t, err.Error(), "secret-path")
+}
+
+// A list is seen as privacy.See says, by the mode that is read with it.
+func TestListShowsWhatTheViewerMaySee(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, mode := range []activity.Mode{activity.ModeFull, activity.ModeSummary, activity.ModeOff} {
+		user := b.mustUser(t, mode)
+		id := b.mustSession(t, user, start, time.Minute, 1)
+		b.exec(t, `UPDATE sessions SET top_lang = 'in-house' WHERE id = $1`, id)
+		for _, viewer := range []uuid.UUID{uuid.Nil, uuid.New(), user} {
+			page, err := b.List(t.Context(), viewer, user, nil, 20)
+			if privacy.See(privacy.ViewerOf(viewer, user), mode, privacy.List) == privacy.Hidden {
+				require.ErrorIs(t, err, sessions.ErrNotFound)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, []uuid.UUID{id}, ids(page.Sessions))
+			named := viewer == user || mode == activity.ModeFull
+			require.Equal(t, named, page.Sessions[0].TopLang == "in-house", "on %s: %s", mode, page.Sessions[0].TopLang)
+		}
+	}
 }

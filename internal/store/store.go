@@ -107,9 +107,22 @@ const rollbackTimeout = 5 * time.Second
 // all statements, what is read after a lock was taken could be older than the lock.
 const beginReadCommitted = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
+// beginSnapshot is for reads by several statements that must agree with one another.
+const beginSnapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+
 // WithTx runs fn in one READ COMMITTED transaction and commits it when fn returns nil.
 func WithTx(ctx context.Context, db Beginner, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	tx, err := db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginReadCommitted})
+	return within(ctx, db, beginReadCommitted, fn)
+}
+
+// WithSnapshot runs fn in a transaction whose statements all read what was committed when the first of them began, and
+// that can change nothing.
+func WithSnapshot(ctx context.Context, db Beginner, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	return within(ctx, db, beginSnapshot, fn)
+}
+
+func within(ctx context.Context, db Beginner, begin string, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	tx, err := db.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}

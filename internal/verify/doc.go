@@ -1,5 +1,5 @@
-// Package verify looks for drift in production: sessions against their seconds, totals and streaks against sessions,
-// boards against totals. With healing it repairs what it finds through the outbox, as any other change goes.
+// Package verify looks for drift in production: sessions against their seconds; totals, streaks and numbers of sessions
+// against sessions; boards against totals. With healing it repairs what it finds through the outbox, as any other change goes.
 //
 // # Guarantee
 //
@@ -13,11 +13,11 @@
 // # Healing
 //
 // The truth is the seconds of sessions, as long as these add up to the duration of each session. A user is healed in one
-// transaction under the writer lock, which is tried: totals and streak from the sessions, a newer version, the outbox
-// row. Then the user is published. A board that alone is wrong is healed in the same way. A place without a total gets a
-// total of zero, which makes the publisher remove it. Where a board holds a newer version than the user's (Postgres was
-// restored to an older state) the user's version leaps over whatever boards may hold. A board with a member that is no
-// user's, or with a version that nobody can have, is built anew.
+// transaction under the writer lock, which is tried: totals, streak and number of sessions from the sessions, a newer
+// version, the outbox row. Then the user is published. A board that alone is wrong is healed in the same way. A place
+// without a total gets a total of zero, which makes the publisher remove it. Where a board holds a newer version than the
+// user's (Postgres was restored to an older state) the user's version leaps over whatever boards may hold. A board with a
+// member that is no user's, or with a version that nobody can have, is built anew.
 //
 // Where a session does not add up, its seconds are restored from the day totals if these explain its duration exactly.
 // Else nothing of the user is changed, and it stays reported.

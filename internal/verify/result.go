@@ -17,6 +17,7 @@ type Result struct {
 	Sessions Count   `json:"sessions"`
 	Totals   Count   `json:"totals"`
 	Streaks  Count   `json:"streaks"`
+	Counts   Count   `json:"counts"` // numbers of sessions beside their users
 	Places   Count   `json:"places"` // on boards
 	Drift    int64   `json:"drift"`  // users and places of all kinds
 	Healed   int64   `json:"healed"` // of them
@@ -26,7 +27,7 @@ type Result struct {
 // sum fills in Drift and Healed.
 func (r *Result) sum() {
 	r.Drift, r.Healed = 0, 0
-	for _, c := range []Count{r.Sessions, r.Totals, r.Streaks, r.Places} {
+	for _, c := range []Count{r.Sessions, r.Totals, r.Streaks, r.Counts, r.Places} {
 		r.Drift += c.Users
 		r.Healed += c.Healed
 	}
@@ -39,7 +40,7 @@ func (r *Result) Add(o Result) {
 	r.Members += o.Members
 	r.Unbuilt += o.Unbuilt
 	for _, c := range []struct{ to, from *Count }{
-		{&r.Sessions, &o.Sessions}, {&r.Totals, &o.Totals}, {&r.Streaks, &o.Streaks}, {&r.Places, &o.Places},
+		{&r.Sessions, &o.Sessions}, {&r.Totals, &o.Totals}, {&r.Streaks, &o.Streaks}, {&r.Counts, &o.Counts}, {&r.Places, &o.Places},
 	} {
 		c.to.Users += c.from.Users
 		c.to.Rows += c.from.Rows

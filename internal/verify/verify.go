@@ -167,7 +167,7 @@ func (c *Checker) usersPage(ctx context.Context, ids []uuid.UUID, o *Options, r 
 	return err
 }
 
-// spare notes who is left with drift. Wrong totals count more than a wrong streak.
+// spare notes who is left with drift. Wrong totals count more than a wrong streak or number.
 func (o *Options) spare(d *aggregate.Drift) {
 	if o.except == nil || d.Kind == aggregate.DriftSession {
 		return // places are right if they are what the totals are
@@ -183,6 +183,8 @@ func (r *Result) of(kind aggregate.DriftKind) *Count {
 		return &r.Sessions
 	case aggregate.DriftTotal:
 		return &r.Totals
+	case aggregate.DriftCount:
+		return &r.Counts
 	default:
 		return &r.Streaks
 	}

@@ -72,6 +72,12 @@ func plants() []plant {
 		{"longest streak", func(f *fixture) {
 			f.exec(`UPDATE users SET longest_streak_days = longest_streak_days + 1 WHERE id = $1`, userID(3))
 		}, streak},
+		{"number of sessions too high", func(f *fixture) {
+			f.exec(`UPDATE users SET session_count = session_count + 1 WHERE id = $1`, userID(3))
+		}, Result{Counts: Count{Users: 1, Rows: 1}}},
+		{"number of sessions too low", func(f *fixture) {
+			f.exec(`UPDATE users SET session_count = session_count - 2 WHERE id = $1`, userID(3))
+		}, Result{Counts: Count{Users: 1, Rows: 2}}},
 		{"a place too high", func(f *fixture) { f.plantScore(scoresKey(calendar.PeriodDay, ""), 99, 1) }, place(1)},
 		{"a place too low", func(f *fixture) { f.plantScore(scoresKey(calendar.PeriodAllTime, "go"), 99, -1) }, place(1)},
 		{"a missing member", func(f *fixture) {
@@ -99,7 +105,7 @@ func plants() []plant {
 
 // drifts is the part of a result that says what was found; seconds that a plant does not know in advance are -1.
 func drifts(r, want Result) Result {
-	out := Result{Sessions: r.Sessions, Totals: r.Totals, Streaks: r.Streaks, Places: r.Places}
+	out := Result{Sessions: r.Sessions, Totals: r.Totals, Streaks: r.Streaks, Counts: r.Counts, Places: r.Places}
 	for _, c := range []struct{ got, want *Count }{{&out.Totals, &want.Totals}, {&out.Places, &want.Places}} {
 		if c.want.Seconds == -1 && c.got.Seconds > 0 {
 			c.got.Seconds = -1

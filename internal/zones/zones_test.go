@@ -78,6 +78,27 @@ func TestLoad(t *testing.T) {
 	require.Equal(t, 19800, offset)
 }
 
+// Old names are as good as those of today: they keep the rules of the same place.
+func TestOldNamesAreTheirPlaces(t *testing.T) {
+	t.Parallel()
+	for old, name := range map[string]string{
+		"US/Pacific": "America/Los_Angeles", "Asia/Calcutta": "Asia/Kolkata", "Asia/Katmandu": "Asia/Kathmandu", "GB": "Europe/London",
+		"Europe/Kiev": "Europe/Kyiv", "Asia/Saigon": "Asia/Ho_Chi_Minh", "America/Buenos_Aires": "America/Argentina/Buenos_Aires",
+		"Brazil/East": "America/Sao_Paulo", "Cuba": "America/Havana", "Pacific/Samoa": "Pacific/Pago_Pago",
+	} {
+		was, err := Load(old)
+		require.NoError(t, err, old)
+		is, err := Load(name)
+		require.NoError(t, err, name)
+		for hours := range 200_000 / 97 { // 22 years
+			at := time.Date(2004, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(hours*97) * time.Hour)
+			_, a := at.In(was).Zone()
+			_, b := at.In(is).Zone()
+			require.Equal(t, b, a, "%s at %s", old, at)
+		}
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "Local", "local", "localtime", "Factory", "posix", "posixrules", "posix/Europe/Berlin",

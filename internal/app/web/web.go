@@ -23,6 +23,8 @@ func Deps(a *app.App, metrics httpapi.MetricsRegistry) httpapi.Deps {
 		Views:       a.Views,
 		ViewDays:    a.ViewDays,
 		LastSeen:    a.LastSeen,
+		Today:       a.Today,
+		Exports:     a.Exports,
 		Postgres:    a.DB,
 		Redis:       a.Health,
 		Languages:   a.Languages,

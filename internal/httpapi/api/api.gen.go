@@ -72,14 +72,20 @@ func (e ErrorCode) Valid() bool {
 
 // Defines values for ErrorDetailCode.
 const (
-	ErrorDetailCodeInvalid      ErrorDetailCode = "invalid"
-	ErrorDetailCodeMergedInto   ErrorDetailCode = "merged_into"
-	ErrorDetailCodeUnknownField ErrorDetailCode = "unknown_field"
+	ErrorDetailCodeHandleChanges ErrorDetailCode = "handle_changes"
+	ErrorDetailCodeHandleTaken   ErrorDetailCode = "handle_taken"
+	ErrorDetailCodeInvalid       ErrorDetailCode = "invalid"
+	ErrorDetailCodeMergedInto    ErrorDetailCode = "merged_into"
+	ErrorDetailCodeUnknownField  ErrorDetailCode = "unknown_field"
 )
 
 // Valid indicates whether the value is a known member of the ErrorDetailCode enum.
 func (e ErrorDetailCode) Valid() bool {
 	switch e {
+	case ErrorDetailCodeHandleChanges:
+		return true
+	case ErrorDetailCodeHandleTaken:
+		return true
 	case ErrorDetailCodeInvalid:
 		return true
 	case ErrorDetailCodeMergedInto:
@@ -503,6 +509,48 @@ type Health struct {
 // HealthStatus Always `ok`.
 type HealthStatus string
 
+// Heatmap Seconds per local day.
+type Heatmap struct {
+	// Days Oldest first, days without activity included.
+	Days []HeatmapDay `json:"days"`
+
+	// DurationS Whole seconds.
+	//
+	// Example: 3600
+	DurationS Duration `json:"duration_s"`
+
+	// From A calendar date.
+	//
+	// Example: 2026-06-15
+	From Date `json:"from"`
+
+	// Handle The user's public name; case matters.
+	//
+	// Example: demo
+	Handle Handle `json:"handle"`
+
+	// Streak Runs of days with activity, in the user's time zone.
+	Streak ProfileStreak `json:"streak"`
+
+	// To A calendar date.
+	//
+	// Example: 2026-06-15
+	To Date `json:"to"`
+}
+
+// HeatmapDay The seconds of one local day.
+type HeatmapDay struct {
+	// Date A calendar date.
+	//
+	// Example: 2026-06-15
+	Date Date `json:"date"`
+
+	// DurationS Whole seconds.
+	//
+	// Example: 3600
+	DurationS Duration `json:"duration_s"`
+}
+
 // IngestAnswer What became of a batch.
 type IngestAnswer struct {
 	// Duplicate How many of `received` are repeats within the batch.
@@ -712,6 +760,11 @@ type Me struct {
 
 // MePatch What may be changed.
 type MePatch struct {
+	// Handle The user's public name; case matters.
+	//
+	// Example: demo
+	Handle *Handle `json:"handle,omitempty"`
+
 	// Privacy `full` keeps paths, projects and key counts. `summary` keeps id, time, language, keystrokes and lines. `off`
 	// stores nothing new and shows the user nowhere.
 	Privacy *PrivacyMode `json:"privacy,omitempty"`
@@ -1075,6 +1128,34 @@ type Streak struct {
 // Example: 2026-06-15T09:30:00.000Z
 type Timestamp = Instant
 
+// Today A user's local day so far.
+type Today struct {
+	// Date A calendar date.
+	//
+	// Example: 2026-06-15
+	Date Date `json:"date"`
+
+	// DurationS Whole seconds.
+	//
+	// Example: 3600
+	DurationS Duration `json:"duration_s"`
+
+	// FinalizedS Those that sessions and boards show already.
+	//
+	// Example: 3600
+	FinalizedS int64 `json:"finalized_s"`
+
+	// Partial More is waiting to be finalized than can be looked at now; `duration_s` may be too small.
+	//
+	// Example: false
+	Partial bool `json:"partial"`
+
+	// Timezone The user's time zone now, which decides what day it is.
+	//
+	// Example: Europe/Berlin
+	Timezone string `json:"timezone"`
+}
+
 // ViewAnswer Whether a look was counted.
 type ViewAnswer struct {
 	// Recorded Whether this request counted.
@@ -1129,6 +1210,9 @@ type BadRequest = ErrorAnswer
 // Forbidden The envelope of every error.
 type Forbidden = ErrorAnswer
 
+// HandleTaken The envelope of every error.
+type HandleTaken = ErrorAnswer
+
 // InternalError The envelope of every error.
 type InternalError = ErrorAnswer
 
@@ -1181,6 +1265,21 @@ type GetGroupLeaderboardParams struct {
 	Around *string `form:"around,omitempty" json:"around,omitempty"`
 }
 
+// GetHeatmapParams defines parameters for GetHeatmap.
+type GetHeatmapParams struct {
+	// Handle Whose; case matters. Without it, the signed-in user's own, which needs a token.
+	Handle *string `form:"handle,omitempty" json:"handle,omitempty"`
+
+	// Year A calendar year from 1970 on, instead of `from` and `to`.
+	Year *string `form:"year,omitempty" json:"year,omitempty"`
+
+	// From The first day, from 1970-01-01 on; goes together with `to`.
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The last day.
+	To *string `form:"to,omitempty" json:"to,omitempty"`
+}
+
 // GetLeaderboardParams defines parameters for GetLeaderboard.
 type GetLeaderboardParams struct {
 	// Period Anything but the four is 400.
@@ -1226,6 +1325,15 @@ type ListSessionsParams struct {
 // ListCommentsParams defines parameters for ListComments.
 type ListCommentsParams struct {
 	// Limit Comments per page. Outside 1 to 100 it is moved to the nearer end; not a number means the default.
+	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor `next_cursor` of the page before.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListUserSessionsParams defines parameters for ListUserSessions.
+type ListUserSessionsParams struct {
+	// Limit Sessions per page. Outside 1 to 100 it is moved to the nearer end; not a number means the default.
 	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor `next_cursor` of the page before.
@@ -1306,6 +1414,9 @@ type ServerInterface interface {
 	// RemoveMember Remove a member
 	// (DELETE /v1/groups/{id}/members/{handle})
 	RemoveMember(ctx echo.Context, id string, handle Handle) error
+	// GetHeatmap Seconds per day
+	// (GET /v1/heatmap)
+	GetHeatmap(ctx echo.Context, params GetHeatmapParams) error
 	// IngestEvents Upload activity
 	// (POST /v1/ingest)
 	IngestEvents(ctx echo.Context) error
@@ -1318,12 +1429,18 @@ type ServerInterface interface {
 	// GetMe The signed-in user
 	// (GET /v1/me)
 	GetMe(ctx echo.Context) error
-	// PatchMe Change privacy or time zone
+	// PatchMe Change handle, privacy or time zone
 	// (PATCH /v1/me)
 	PatchMe(ctx echo.Context) error
+	// ExportMe Everything stored about the signed-in user
+	// (GET /v1/me/export)
+	ExportMe(ctx echo.Context) error
 	// ListFollowing Whom the signed-in user follows
 	// (GET /v1/me/following)
 	ListFollowing(ctx echo.Context) error
+	// GetToday What the signed-in user has coded today
+	// (GET /v1/me/today)
+	GetToday(ctx echo.Context) error
 	// ListViews Views of the signed-in user's pages
 	// (GET /v1/me/views)
 	ListViews(ctx echo.Context, params ListViewsParams) error
@@ -1363,6 +1480,9 @@ type ServerInterface interface {
 	// FollowUser Follow a user
 	// (PUT /v1/users/{handle}/follow)
 	FollowUser(ctx echo.Context, handle Handle) error
+	// ListUserSessions A user's sessions, newest first
+	// (GET /v1/users/{handle}/sessions)
+	ListUserSessions(ctx echo.Context, handle Handle, params ListUserSessionsParams) error
 	// RecordView Count a view of a page that is rendered elsewhere
 	// (POST /v1/views)
 	RecordView(ctx echo.Context) error
@@ -1696,6 +1816,45 @@ func (w *ServerInterfaceWrapper) RemoveMember(ctx echo.Context) error {
 	return err
 }
 
+// GetHeatmap converts echo context to params.
+func (w *ServerInterfaceWrapper) GetHeatmap(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetHeatmapParams
+	// ------------- Optional query parameter "handle" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "handle", ctx.QueryParams(), &params.Handle, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter handle: %s", err))
+	}
+
+	// ------------- Optional query parameter "year" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "year", ctx.QueryParams(), &params.Year, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter year: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetHeatmap(ctx, params)
+	return err
+}
+
 // IngestEvents converts echo context to params.
 func (w *ServerInterfaceWrapper) IngestEvents(ctx echo.Context) error {
 	var err error
@@ -1792,12 +1951,30 @@ func (w *ServerInterfaceWrapper) PatchMe(ctx echo.Context) error {
 	return err
 }
 
+// ExportMe converts echo context to params.
+func (w *ServerInterfaceWrapper) ExportMe(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExportMe(ctx)
+	return err
+}
+
 // ListFollowing converts echo context to params.
 func (w *ServerInterfaceWrapper) ListFollowing(ctx echo.Context) error {
 	var err error
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListFollowing(ctx)
+	return err
+}
+
+// GetToday converts echo context to params.
+func (w *ServerInterfaceWrapper) GetToday(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetToday(ctx)
 	return err
 }
 
@@ -2036,6 +2213,38 @@ func (w *ServerInterfaceWrapper) FollowUser(ctx echo.Context) error {
 	return err
 }
 
+// ListUserSessions converts echo context to params.
+func (w *ServerInterfaceWrapper) ListUserSessions(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "handle" -------------
+	var handle Handle
+
+	err = runtime.BindStyledParameterWithOptions("simple", "handle", ctx.Param("handle"), &handle, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter handle: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListUserSessionsParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListUserSessions(ctx, handle, params)
+	return err
+}
+
 // RecordView converts echo context to params.
 func (w *ServerInterfaceWrapper) RecordView(ctx echo.Context) error {
 	var err error
@@ -2097,8 +2306,12 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/me", wrapper.DeleteMe, options.OperationMiddlewares["deleteMe"]...)
 	router.GET(options.BaseURL+"/v1/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
 	router.PATCH(options.BaseURL+"/v1/me", wrapper.PatchMe, options.OperationMiddlewares["patchMe"]...)
+	router.GET(options.BaseURL+"/v1/me/export", wrapper.ExportMe, options.OperationMiddlewares["exportMe"]...)
+	router.GET(options.BaseURL+"/v1/me/today", wrapper.GetToday, options.OperationMiddlewares["getToday"]...)
+	router.GET(options.BaseURL+"/v1/heatmap", wrapper.GetHeatmap, options.OperationMiddlewares["getHeatmap"]...)
 	router.GET(options.BaseURL+"/v1/me/views", wrapper.ListViews, options.OperationMiddlewares["listViews"]...)
 	router.GET(options.BaseURL+"/v1/users/:handle", wrapper.GetUser, options.OperationMiddlewares["getUser"]...)
+	router.GET(options.BaseURL+"/v1/users/:handle/sessions", wrapper.ListUserSessions, options.OperationMiddlewares["listUserSessions"]...)
 	router.POST(options.BaseURL+"/v1/views", wrapper.RecordView, options.OperationMiddlewares["recordView"]...)
 	router.GET(options.BaseURL+"/v1/sessions", wrapper.ListSessions, options.OperationMiddlewares["listSessions"]...)
 	router.DELETE(options.BaseURL+"/v1/sessions/:id", wrapper.DeleteSession, options.OperationMiddlewares["deleteSession"]...)

@@ -76,10 +76,12 @@ func (q *Queries) DeleteStretch(ctx context.Context, db DBTX, arg DeleteStretchP
 }
 
 const DeleteUser = `-- name: DeleteUser :exec
-WITH zones AS (DELETE FROM user_zones z WHERE z.user_id = $1)
+WITH zones AS (DELETE FROM user_zones z WHERE z.user_id = $1),
+     handles AS (DELETE FROM former_handles h WHERE h.user_id = $1)
 DELETE FROM users u WHERE u.id = $1
 `
 
+// The handles that the user gave up are free from then on, like the last one: nothing of the user stays.
 func (q *Queries) DeleteUser(ctx context.Context, db DBTX, id uuid.UUID) error {
 	_, err := db.Exec(ctx, DeleteUser, id)
 	return err

@@ -503,6 +503,16 @@ func (q *Queries) FinalizeMoveAliases(ctx context.Context, db DBTX, arg Finalize
 	return err
 }
 
+const FinalizeMoveSessionCount = `-- name: FinalizeMoveSessionCount :exec
+UPDATE users SET session_count = session_count + $1::bigint WHERE id = $2
+`
+
+// Sessions that come and go while no total changes; else the number moves with the user's version.
+func (q *Queries) FinalizeMoveSessionCount(ctx context.Context, db DBTX, sessions int64, userID uuid.UUID) error {
+	_, err := db.Exec(ctx, FinalizeMoveSessionCount, sessions, userID)
+	return err
+}
+
 const FinalizeMoveTotals = `-- name: FinalizeMoveTotals :exec
 WITH deltas AS (
     SELECT unnest($2::text[]) AS period, unnest($3::date[]) AS starts_on,
@@ -541,8 +551,8 @@ func (q *Queries) FinalizeMoveTotals(ctx context.Context, db DBTX, arg FinalizeM
 const FinalizeUpdateUser = `-- name: FinalizeUpdateUser :exec
 UPDATE users
 SET version = $1, streak_first_on = $2, streak_last_on = $3,
-    longest_streak_days = $4
-WHERE id = $5
+    longest_streak_days = $4, session_count = session_count + $5::bigint
+WHERE id = $6
 `
 
 type FinalizeUpdateUserParams struct {
@@ -550,6 +560,7 @@ type FinalizeUpdateUserParams struct {
 	StreakFirstOn     *calendar.Day
 	StreakLastOn      *calendar.Day
 	LongestStreakDays int64
+	Sessions          int64
 	UserID            uuid.UUID
 }
 
@@ -559,6 +570,7 @@ func (q *Queries) FinalizeUpdateUser(ctx context.Context, db DBTX, arg FinalizeU
 		arg.StreakFirstOn,
 		arg.StreakLastOn,
 		arg.LongestStreakDays,
+		arg.Sessions,
 		arg.UserID,
 	)
 	return err
@@ -567,23 +579,29 @@ func (q *Queries) FinalizeUpdateUser(ctx context.Context, db DBTX, arg FinalizeU
 const FinalizeUpdateUserRebuildStreak = `-- name: FinalizeUpdateUserRebuildStreak :exec
 WITH days AS (
     SELECT starts_on AS day FROM totals
-    WHERE user_id = $2 AND period = 'day' AND lang = '' AND seconds > 0
+    WHERE user_id = $3 AND period = 'day' AND lang = '' AND seconds > 0
 ), runs AS (
     SELECT min(g.day) AS first_on, max(g.day) AS last_on, count(*) AS days
     FROM (SELECT d.day, d.day - (row_number() OVER (ORDER BY d.day))::int AS run FROM days d) g
     GROUP BY g.run
 )
 UPDATE users u
-SET version = $1,
+SET version = $1, session_count = session_count + $2::bigint,
     streak_first_on = (SELECT r.first_on FROM runs r ORDER BY r.last_on DESC LIMIT 1),
     streak_last_on = (SELECT max(r.last_on) FROM runs r),
     longest_streak_days = (SELECT coalesce(max(r.days), 0) FROM runs r)
-WHERE u.id = $2
+WHERE u.id = $3
 `
 
+type FinalizeUpdateUserRebuildStreakParams struct {
+	Version  int64
+	Sessions int64
+	UserID   uuid.UUID
+}
+
 // The streak from the days themselves, when a day that is not the newest came or went.
-func (q *Queries) FinalizeUpdateUserRebuildStreak(ctx context.Context, db DBTX, version int64, userID uuid.UUID) error {
-	_, err := db.Exec(ctx, FinalizeUpdateUserRebuildStreak, version, userID)
+func (q *Queries) FinalizeUpdateUserRebuildStreak(ctx context.Context, db DBTX, arg FinalizeUpdateUserRebuildStreakParams) error {
+	_, err := db.Exec(ctx, FinalizeUpdateUserRebuildStreak, arg.Version, arg.Sessions, arg.UserID)
 	return err
 }
 

@@ -96,6 +96,13 @@ type Follow struct {
 	FollowedAt time.Time
 }
 
+// handles that were given up: until then they are for who had them, and lead nowhere
+type FormerHandle struct {
+	Handle string
+	UserID uuid.UUID
+	Until  time.Time
+}
+
 type Group struct {
 	ID        uuid.UUID
 	OwnerID   uuid.UUID
@@ -225,6 +232,8 @@ type User struct {
 	StreakLastOn      *calendar.Day
 	LongestStreakDays int64
 	CreatedAt         time.Time
+	// how many rows of sessions the user has: moved by the transaction that moves them
+	SessionCount int64
 }
 
 type UserCounter struct {

@@ -14,10 +14,39 @@ import (
 	"github.com/google/uuid"
 )
 
+const ProfileGetDays = `-- name: ProfileGetDays :one
+SELECT u.privacy,
+       array(SELECT coalesce((SELECT t.seconds FROM totals t
+                              WHERE t.user_id = u.id AND t.period = 'day' AND t.starts_on = d.day AND t.lang = ''), 0)
+             FROM (SELECT $1::date + n AS day FROM generate_series(0, $2::date - $1::date) n) d
+             ORDER BY d.day)::bigint[] AS seconds
+FROM users u
+WHERE u.id = $3
+`
+
+type ProfileGetDaysParams struct {
+	FromDay calendar.Day
+	ToDay   calendar.Day
+	UserID  uuid.UUID
+}
+
+type ProfileGetDaysRow struct {
+	Privacy activity.Mode
+	Seconds []int64
+}
+
+// Seconds of each day of a stretch in order, with the mode that decides who sees them. Each day is looked up by itself: the
+// cost follows the days that are asked for, not the languages of a day nor the days before.
+func (q *Queries) ProfileGetDays(ctx context.Context, db DBTX, arg ProfileGetDaysParams) (ProfileGetDaysRow, error) {
+	row := db.QueryRow(ctx, ProfileGetDays, arg.FromDay, arg.ToDay, arg.UserID)
+	var i ProfileGetDaysRow
+	err := row.Scan(&i.Privacy, &i.Seconds)
+	return i, err
+}
+
 const ProfileGetStats = `-- name: ProfileGetStats :one
 
-SELECT u.privacy,
-       (SELECT count(*) FROM sessions s WHERE s.user_id = u.id)::bigint AS total_sessions,
+SELECT u.privacy, u.session_count AS total_sessions,
        coalesce((SELECT t.seconds FROM totals t WHERE t.user_id = u.id AND t.period = 'alltime' AND t.lang = ''), 0)::bigint AS total_seconds,
        coalesce((SELECT t.lang FROM totals t
                  WHERE t.user_id = u.id AND t.period = 'alltime' AND t.lang = ANY ($1::text[]) AND t.seconds > 0
@@ -73,6 +102,42 @@ type ProfileGetUserRow struct {
 func (q *Queries) ProfileGetUser(ctx context.Context, db DBTX, handle string) (ProfileGetUserRow, error) {
 	row := db.QueryRow(ctx, ProfileGetUser, handle)
 	var i ProfileGetUserRow
+	err := row.Scan(
+		&i.ID,
+		&i.Handle,
+		&i.AvatarUrl,
+		&i.Privacy,
+		&i.StreakFirstOn,
+		&i.StreakLastOn,
+		&i.LongestStreakDays,
+		&i.CreatedAt,
+		&i.Zone,
+	)
+	return i, err
+}
+
+const ProfileGetUserByID = `-- name: ProfileGetUserByID :one
+SELECT u.id, u.handle, u.avatar_url, u.privacy, u.streak_first_on, u.streak_last_on, u.longest_streak_days, u.created_at,
+       coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = u.id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone
+FROM users u
+WHERE u.id = $1
+`
+
+type ProfileGetUserByIDRow struct {
+	ID                uuid.UUID
+	Handle            string
+	AvatarUrl         *string
+	Privacy           activity.Mode
+	StreakFirstOn     *calendar.Day
+	StreakLastOn      *calendar.Day
+	LongestStreakDays int64
+	CreatedAt         time.Time
+	Zone              string
+}
+
+func (q *Queries) ProfileGetUserByID(ctx context.Context, db DBTX, id uuid.UUID) (ProfileGetUserByIDRow, error) {
+	row := db.QueryRow(ctx, ProfileGetUserByID, id)
+	var i ProfileGetUserByIDRow
 	err := row.Scan(
 		&i.ID,
 		&i.Handle,

@@ -108,10 +108,11 @@ func (q *Queries) SessionGetOwner(ctx context.Context, db DBTX, id uuid.UUID) (S
 }
 
 const SessionListBefore = `-- name: SessionListBefore :many
-SELECT s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang,
+SELECT u.privacy, s.id, s.started_at, s.ended_at, s.keystrokes, s.lines, s.top_lang,
     COALESCE(c.views, 0)::bigint AS views, COALESCE(c.shares, 0)::bigint AS shares,
     COALESCE(c.kudos, 0)::bigint AS kudos, COALESCE(c.comments, 0)::bigint AS comments
   FROM sessions s
+  JOIN users u ON u.id = s.user_id
   LEFT JOIN session_counters c ON c.user_id = s.user_id AND c.session_id = s.id
  WHERE s.user_id = $1 AND (s.started_at, s.id) < ($2::timestamptz, $3::uuid)
  ORDER BY s.started_at DESC, s.id DESC
@@ -126,6 +127,7 @@ type SessionListBeforeParams struct {
 }
 
 type SessionListBeforeRow struct {
+	Privacy    activity.Mode
 	ID         uuid.UUID
 	StartedAt  time.Time
 	EndedAt    time.Time
@@ -138,7 +140,8 @@ type SessionListBeforeRow struct {
 	Comments   int64
 }
 
-// Newest first, strictly before (before_at, before_id) in that order: a page costs its own length, at any depth.
+// Newest first, strictly before (before_at, before_id) in that order: a page costs its own length, at any depth. With the mode
+// that decides who may see them, in each row.
 func (q *Queries) SessionListBefore(ctx context.Context, db DBTX, arg SessionListBeforeParams) ([]SessionListBeforeRow, error) {
 	rows, err := db.Query(ctx, SessionListBefore,
 		arg.UserID,
@@ -154,6 +157,7 @@ func (q *Queries) SessionListBefore(ctx context.Context, db DBTX, arg SessionLis
 	for rows.Next() {
 		var i SessionListBeforeRow
 		if err := rows.Scan(
+			&i.Privacy,
 			&i.ID,
 			&i.StartedAt,
 			&i.EndedAt,

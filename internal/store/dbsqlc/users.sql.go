@@ -14,6 +14,17 @@ import (
 	"github.com/google/uuid"
 )
 
+const UserDeleteFormerHandle = `-- name: UserDeleteFormerHandle :exec
+DELETE FROM former_handles
+WHERE handle = $1 OR user_id = $2 AND until <= clock_timestamp()
+`
+
+// A handle that was claimed is nobody's former one any more, and what nobody can claim back any more is forgotten.
+func (q *Queries) UserDeleteFormerHandle(ctx context.Context, db DBTX, handle string, userID uuid.UUID) error {
+	_, err := db.Exec(ctx, UserDeleteFormerHandle, handle, userID)
+	return err
+}
+
 const UserGet = `-- name: UserGet :one
 
 SELECT id, handle, avatar_url, privacy, version, streak_first_on, streak_last_on, longest_streak_days, created_at,
@@ -69,6 +80,25 @@ func (q *Queries) UserGetAuth(ctx context.Context, db DBTX, id uuid.UUID) (UserG
 	row := db.QueryRow(ctx, UserGetAuth, id)
 	var i UserGetAuthRow
 	err := row.Scan(&i.TokenHash, &i.Privacy, &i.Version)
+	return i, err
+}
+
+const UserGetHandle = `-- name: UserGetHandle :one
+SELECT u.handle, (SELECT count(*) FROM former_handles f
+                  WHERE f.user_id = u.id AND f.until > clock_timestamp() AND f.handle <> $1)::bigint AS kept
+FROM users u WHERE u.id = $2
+`
+
+type UserGetHandleRow struct {
+	Handle string
+	Kept   int64
+}
+
+// With how many former handles the user still keeps from others, the one that is wanted aside.
+func (q *Queries) UserGetHandle(ctx context.Context, db DBTX, wanted string, iD uuid.UUID) (UserGetHandleRow, error) {
+	row := db.QueryRow(ctx, UserGetHandle, wanted, iD)
+	var i UserGetHandleRow
+	err := row.Scan(&i.Handle, &i.Kept)
 	return i, err
 }
 
@@ -136,6 +166,20 @@ func (q *Queries) UserGetZone(ctx context.Context, db DBTX, id uuid.UUID) (strin
 	return zone, err
 }
 
+const UserHandleIsKept = `-- name: UserHandleIsKept :one
+SELECT EXISTS (SELECT 1 FROM former_handles
+               WHERE handle = $1 AND user_id <> $2 AND until > clock_timestamp())::boolean
+`
+
+// Whether a handle is kept for somebody else. Runs after the statement that claimed it, which waited for whoever was about to
+// give it up: only a later snapshot sees what that one has left behind.
+func (q *Queries) UserHandleIsKept(ctx context.Context, db DBTX, handle string, userID uuid.UUID) (bool, error) {
+	row := db.QueryRow(ctx, UserHandleIsKept, handle, userID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const UserInsert = `-- name: UserInsert :exec
 WITH inserted AS (
     INSERT INTO users (id, handle, token_hash, avatar_url, privacy)
@@ -182,6 +226,31 @@ ON CONFLICT (user_id, from_s) DO UPDATE SET zone = excluded.zone
 func (q *Queries) UserInsertZone(ctx context.Context, db DBTX, userID uuid.UUID, zone string) error {
 	_, err := db.Exec(ctx, UserInsertZone, userID, zone)
 	return err
+}
+
+const UserUpdateHandle = `-- name: UserUpdateHandle :one
+WITH old AS (
+    SELECT u.id, u.handle FROM users u WHERE u.id = $2
+), kept AS (
+    INSERT INTO former_handles (handle, user_id, until)
+    SELECT o.handle, o.id, clock_timestamp() + make_interval(days => $3::int) FROM old o
+    ON CONFLICT (handle) DO UPDATE SET user_id = excluded.user_id, until = excluded.until
+)
+UPDATE users SET handle = $1, version = version + 1 WHERE users.id = $2 RETURNING version
+`
+
+type UserUpdateHandleParams struct {
+	Handle string
+	ID     uuid.UUID
+	Days   int32
+}
+
+// The old handle is kept for its owner, by Postgres's clock.
+func (q *Queries) UserUpdateHandle(ctx context.Context, db DBTX, arg UserUpdateHandleParams) (int64, error) {
+	row := db.QueryRow(ctx, UserUpdateHandle, arg.Handle, arg.ID, arg.Days)
+	var version int64
+	err := row.Scan(&version)
+	return version, err
 }
 
 const UserUpdateMode = `-- name: UserUpdateMode :one

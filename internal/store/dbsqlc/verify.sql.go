@@ -229,6 +229,15 @@ func (q *Queries) VerifyGetVersion(ctx context.Context, db DBTX, id uuid.UUID) (
 	return version, err
 }
 
+const VerifyHealSessionCount = `-- name: VerifyHealSessionCount :exec
+UPDATE users u SET session_count = (SELECT count(*) FROM sessions s WHERE s.user_id = u.id) WHERE u.id = $1
+`
+
+func (q *Queries) VerifyHealSessionCount(ctx context.Context, db DBTX, id uuid.UUID) error {
+	_, err := db.Exec(ctx, VerifyHealSessionCount, id)
+	return err
+}
+
 const VerifyHealTotals = `-- name: VerifyHealTotals :exec
 WITH days AS (
     SELECT s.day, s.lang, sum(s.seconds)::bigint AS seconds FROM session_seconds s
@@ -424,12 +433,12 @@ const VerifyUsers = `-- name: VerifyUsers :many
 WITH seconds AS MATERIALIZED (
     SELECT s.user_id, s.session_id, s.day, s.lang, s.seconds FROM session_seconds s
     WHERE s.user_id = ANY ($1::uuid[])
+), stands AS MATERIALIZED (
+    SELECT a.user_id, a.id, extract(epoch FROM a.ended_at - a.started_at)::bigint AS duration
+    FROM sessions a WHERE a.user_id = ANY ($1::uuid[])
 ), sessions_off AS (
     SELECT coalesce(s.user_id, x.user_id) AS user_id, abs(coalesce(s.duration, 0) - coalesce(x.seconds, 0)) AS off
-    FROM (
-        SELECT a.user_id, a.id, extract(epoch FROM a.ended_at - a.started_at)::bigint AS duration
-        FROM sessions a WHERE a.user_id = ANY ($1::uuid[])
-    ) s
+    FROM stands s
     FULL JOIN (
         SELECT b.user_id, b.session_id, sum(b.seconds)::bigint AS seconds FROM seconds b GROUP BY b.user_id, b.session_id
     ) x ON x.session_id = s.id AND x.user_id = s.user_id
@@ -468,6 +477,10 @@ LEFT JOIN streaks w ON w.user_id = u.id
 WHERE u.id = ANY ($1::uuid[])
   AND (u.streak_first_on IS DISTINCT FROM w.first_on OR u.streak_last_on IS DISTINCT FROM w.last_on
     OR u.longest_streak_days <> coalesce(w.longest, 0))
+UNION ALL
+SELECT u.id, 'count', abs(u.session_count - coalesce(n.n, 0)), 0 FROM users u
+LEFT JOIN (SELECT s.user_id, count(*) AS n FROM stands s GROUP BY s.user_id) n ON n.user_id = u.id
+WHERE u.id = ANY ($1::uuid[]) AND u.session_count <> coalesce(n.n, 0)
 `
 
 type VerifyUsersRow struct {
@@ -478,7 +491,7 @@ type VerifyUsersRow struct {
 }
 
 // What disagrees of some users, by kind: sessions whose seconds do not add up to their duration or have no session, totals
-// that are not the sums of the seconds, streaks that the days do not make; how many, and by how many seconds. A total of zero
+// that are not the sums of the seconds, streaks that the days do not make, numbers of sessions; how many, and by how many seconds. A total of zero
 // awaits the publication of its removal, and is as good as none. The seconds of sessions, of which there are most, are read
 // once for all three: all are of one snapshot, and reading them is most of what the check costs.
 func (q *Queries) VerifyUsers(ctx context.Context, db DBTX, userIds []uuid.UUID) ([]VerifyUsersRow, error) {

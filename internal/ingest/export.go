@@ -1,0 +1,20 @@
+package ingest
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/commma/commma/internal/export"
+	"github.com/commma/commma/internal/store/dbsqlc"
+)
+
+// ExportTx tells all that this package keeps of a user.
+func ExportTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, emit export.EmitFunc) error {
+	return export.Rows(ctx, tx, userID, emit,
+		export.Table{Name: "events", SQL: dbsqlc.ExportEvents},
+		export.Table{Name: "hot_runs", SQL: dbsqlc.ExportHotRuns},
+		export.Table{Name: "rejections", SQL: dbsqlc.ExportRejections},
+	)
+}
