@@ -33,6 +33,28 @@ SELECT (to_jsonb(f) - 'user_id')::jsonb AS data FROM finalize_failures f WHERE f
 -- name: ExportFormerHandles :many
 SELECT (to_jsonb(h) - 'user_id')::jsonb AS data FROM former_handles h WHERE h.user_id = $1;
 
+-- name: ExportFollowed :many
+-- Who follows is shown to nobody, so only since when there is somebody.
+SELECT (to_jsonb(f) - 'user_id' - 'followee_id')::jsonb AS data FROM follows f WHERE f.followee_id = $1;
+
+-- name: ExportFollows :many
+SELECT (to_jsonb(f) - 'user_id' - 'followee_id' || jsonb_build_object('handle', u.handle))::jsonb AS data FROM follows f
+LEFT JOIN users u ON u.id = f.followee_id AND u.privacy <> 'off'
+WHERE f.user_id = $1;
+
+-- name: ExportGroupInvitations :many
+SELECT (to_jsonb(i) - 'user_id' || jsonb_build_object('name', g.name))::jsonb AS data FROM group_invitations i
+LEFT JOIN groups g ON g.id = i.group_id
+WHERE i.user_id = $1;
+
+-- name: ExportGroupMembers :many
+SELECT (to_jsonb(m) - 'user_id' || jsonb_build_object('name', g.name))::jsonb AS data FROM group_members m
+LEFT JOIN groups g ON g.id = m.group_id
+WHERE m.user_id = $1;
+
+-- name: ExportGroups :many
+SELECT (to_jsonb(g) - 'owner_id')::jsonb AS data FROM groups g WHERE g.owner_id = $1;
+
 -- name: ExportHotRuns :many
 SELECT (to_jsonb(h) - 'user_id')::jsonb AS data FROM hot_runs h WHERE h.user_id = $1;
 

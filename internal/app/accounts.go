@@ -79,5 +79,6 @@ func (a *App) eraseUser(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error 
 // newExporter composes what all domains keep of a user. It starts with who that is.
 func newExporter(db store.Beginner, c clock.Clock) *export.Exporter {
 	return export.New(db, c, export.Config{},
-		account.ExportTx, ingest.ExportTx, aggregate.ExportTx, engagement.ExportTx, views.ExportTx, outbox.ExportTx)
+		account.ExportTx, ingest.ExportTx, aggregate.ExportTx, engagement.ExportTx, views.ExportTx, following.ExportTx,
+		groups.ExportTx, outbox.ExportTx)
 }

@@ -196,12 +196,139 @@ func (q *Queries) ExportFinalizeFailures(ctx context.Context, db DBTX, userID uu
 	return items, nil
 }
 
+const ExportFollowed = `-- name: ExportFollowed :many
+SELECT (to_jsonb(f) - 'user_id' - 'followee_id')::jsonb AS data FROM follows f WHERE f.followee_id = $1
+`
+
+// Who follows is shown to nobody, so only since when there is somebody.
+func (q *Queries) ExportFollowed(ctx context.Context, db DBTX, followeeID uuid.UUID) ([][]byte, error) {
+	rows, err := db.Query(ctx, ExportFollowed, followeeID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var data []byte
+		if err := rows.Scan(&data); err != nil {
+			return nil, err
+		}
+		items = append(items, data)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ExportFollows = `-- name: ExportFollows :many
+SELECT (to_jsonb(f) - 'user_id' - 'followee_id' || jsonb_build_object('handle', u.handle))::jsonb AS data FROM follows f
+LEFT JOIN users u ON u.id = f.followee_id AND u.privacy <> 'off'
+WHERE f.user_id = $1
+`
+
+func (q *Queries) ExportFollows(ctx context.Context, db DBTX, userID uuid.UUID) ([][]byte, error) {
+	rows, err := db.Query(ctx, ExportFollows, userID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var data []byte
+		if err := rows.Scan(&data); err != nil {
+			return nil, err
+		}
+		items = append(items, data)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ExportFormerHandles = `-- name: ExportFormerHandles :many
 SELECT (to_jsonb(h) - 'user_id')::jsonb AS data FROM former_handles h WHERE h.user_id = $1
 `
 
 func (q *Queries) ExportFormerHandles(ctx context.Context, db DBTX, userID uuid.UUID) ([][]byte, error) {
 	rows, err := db.Query(ctx, ExportFormerHandles, userID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var data []byte
+		if err := rows.Scan(&data); err != nil {
+			return nil, err
+		}
+		items = append(items, data)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ExportGroupInvitations = `-- name: ExportGroupInvitations :many
+SELECT (to_jsonb(i) - 'user_id' || jsonb_build_object('name', g.name))::jsonb AS data FROM group_invitations i
+LEFT JOIN groups g ON g.id = i.group_id
+WHERE i.user_id = $1
+`
+
+func (q *Queries) ExportGroupInvitations(ctx context.Context, db DBTX, userID uuid.UUID) ([][]byte, error) {
+	rows, err := db.Query(ctx, ExportGroupInvitations, userID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var data []byte
+		if err := rows.Scan(&data); err != nil {
+			return nil, err
+		}
+		items = append(items, data)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ExportGroupMembers = `-- name: ExportGroupMembers :many
+SELECT (to_jsonb(m) - 'user_id' || jsonb_build_object('name', g.name))::jsonb AS data FROM group_members m
+LEFT JOIN groups g ON g.id = m.group_id
+WHERE m.user_id = $1
+`
+
+func (q *Queries) ExportGroupMembers(ctx context.Context, db DBTX, userID uuid.UUID) ([][]byte, error) {
+	rows, err := db.Query(ctx, ExportGroupMembers, userID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var data []byte
+		if err := rows.Scan(&data); err != nil {
+			return nil, err
+		}
+		items = append(items, data)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ExportGroups = `-- name: ExportGroups :many
+SELECT (to_jsonb(g) - 'owner_id')::jsonb AS data FROM groups g WHERE g.owner_id = $1
+`
+
+func (q *Queries) ExportGroups(ctx context.Context, db DBTX, ownerID uuid.UUID) ([][]byte, error) {
+	rows, err := db.Query(ctx, ExportGroups, ownerID)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,19 @@
+package following
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/commma/commma/internal/export"
+	"github.com/commma/commma/internal/store/dbsqlc"
+)
+
+// ExportTx tells all that this package keeps of a user: whom the user follows, and that somebody follows the user.
+func ExportTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, emit export.EmitFunc) error {
+	return export.Rows(ctx, tx, userID, emit,
+		export.Table{Name: "follows", SQL: dbsqlc.ExportFollows},
+		export.Table{Name: "follows", SQL: dbsqlc.ExportFollowed},
+	)
+}
