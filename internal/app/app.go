@@ -20,6 +20,8 @@ import (
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/profile"
+	"github.com/commma/commma/internal/recap"
+	"github.com/commma/commma/internal/recapmail"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/verify"
 	"github.com/commma/commma/internal/views"
@@ -56,6 +58,8 @@ type App struct {
 	Sessions *sessions.Reader
 	Profiles *profile.Reader
 	ViewDays *views.Reader
+	Recaps   *recap.Reader
+	Links    *recapmail.Links // of mails
 	Health   *health.Redis
 
 	// What others do to sessions and pages, and how it gets from Redis to Postgres.
@@ -86,6 +90,8 @@ func New(db *pgxpool.Pool, rdb redis.UniversalClient, c clock.Clock, log *slog.L
 		Sessions:  sessions.NewReader(db),
 		Profiles:  profile.NewReader(db, c, keys),
 		ViewDays:  views.NewReader(db, c),
+		Recaps:    recap.NewReader(db, c, keys),
+		Links:     recapmail.NewLinks(db),
 		Health:    health.NewRedis(rdb),
 		Views:     views.NewRecorder(rdb, c, log, o.Views),
 		LastSeen:  lastseen.New(db, rdb, c),

@@ -20,6 +20,8 @@ import (
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/profile"
+	"github.com/commma/commma/internal/recap"
+	"github.com/commma/commma/internal/recapmail"
 	"github.com/commma/commma/internal/redact"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store"
@@ -58,6 +60,9 @@ var sentinels = []struct {
 	{engagement.ErrNotYours, api.ErrorCodeForbidden, "only its author and the owner of the session can delete a comment"},
 	{engagement.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
 	{engagement.ErrBusy, api.ErrorCodeServiceUnavailable, "the session is busy, nothing was changed: try again later"},
+	{recap.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
+	{recap.ErrUnknownUser, api.ErrorCodeForbidden, "the user of this token does not exist"},
+	{recapmail.ErrBadLink, api.ErrorCodeValidationError, "this link is not one of ours, or not whole"},
 	{leaderboard.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
 	{leaderboard.ErrBusy, api.ErrorCodeServiceUnavailable, "too busy: try again later"},
 	{ingest.ErrBodyTooLarge, api.ErrorCodePayloadTooLarge, "the body is too large: send fewer events at once"},

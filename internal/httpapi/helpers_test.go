@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -30,6 +31,8 @@ import (
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/profile"
+	"github.com/commma/commma/internal/recap"
+	"github.com/commma/commma/internal/servicetoken"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/testenv"
 	"github.com/commma/commma/internal/views"
@@ -42,7 +45,10 @@ var (
 	testUser = uuid.MustParse("3f0e6a3d-7b0b-4b7d-8d43-5e5f64b1b3a2")
 )
 
-const goodToken = "cmm_good"
+const (
+	goodToken = "cmm_good"
+	jobToken  = "cmms_good"
+)
 
 // contract is openapi.yaml, read once.
 var contract = sync.OnceValue(func() *openapi3.T {
@@ -74,6 +80,11 @@ type fake struct {
 
 	engaged error
 	viewer  uuid.UUID
+
+	job    bool // the good token is a job's too
+	walked []uuid.UUID
+	walk   error
+	link   error
 }
 
 var testLimit = admission.LimitState{Limit: 300, Remaining: 299, ResetAt: testNow.Add(12 * time.Second)}
@@ -94,6 +105,37 @@ func (f *fake) AdmitAnonymous(_ context.Context, s admission.Scope, a netip.Addr
 	}
 	return admission.Grant{Limit: testLimit}, nil
 }
+
+func (f *fake) AdmitService(_ context.Context, r admission.Request, _ servicetoken.Scope) error {
+	switch {
+	case r.Token == jobToken:
+		return nil
+	case r.Token == goodToken && f.job:
+		return nil
+	case r.Token == goodToken:
+		return &admission.Error{Code: admission.CodeForbidden, Message: "no"}
+	}
+	return &admission.Error{Code: admission.CodeUnauthorized, Message: "no"}
+}
+
+func (f *fake) Own(_ context.Context, id uuid.UUID, w recap.Week) (*recap.Recap, error) {
+	return &recap.Recap{UserID: id, Handle: "demo", Week: w, AsOf: testNow}, nil
+}
+
+func (f *fake) Walk(_ context.Context, w recap.Week, after uuid.UUID, each func(*recap.Addressed) error, paged func() error) error {
+	for _, id := range f.walked {
+		if bytes.Compare(id[:], after[:]) <= 0 {
+			continue
+		}
+		r := recap.Addressed{Recap: recap.Recap{UserID: id, Handle: "demo", Week: w, AsOf: testNow}, Email: "secret@example.org"}
+		if err := errors.Join(each(&r), paged()); err != nil {
+			return err
+		}
+	}
+	return f.walk
+}
+
+func (f *fake) Unsubscribe(context.Context, string) error { return f.link }
 
 func (f *fake) FillMode(_ context.Context, _ uuid.UUID, e privacy.Entry, _ time.Time) {
 	f.filled = append(f.filled, e)
@@ -208,6 +250,11 @@ func (f *fake) Check(context.Context) ([]string, error) {
 	return nil, nil
 }
 
+// links is apart because another dependency has a Check too.
+type links struct{ *fake }
+
+func (l links) Check(context.Context, string) error { return l.link }
+
 // logBuffer keeps all that was logged, at every level.
 type logBuffer struct {
 	mu  sync.Mutex
@@ -239,7 +286,7 @@ func setupWith(t *testing.T, f *fake, cfg Config) bundle {
 	t.Helper()
 	return setupDeps(t, cfg, func(d *Deps) {
 		d.Admission, d.Events, d.Accounts, d.Boards, d.Sessions, d.Engaged, d.Postgres, d.Redis = f, f, f, f, f, f, f, f
-		d.Profiles, d.Views, d.ViewDays, d.LastSeen = f, f, f, f
+		d.Profiles, d.Views, d.ViewDays, d.LastSeen, d.Recaps, d.Links = f, f, f, f, f, links{f}
 	})
 }
 
@@ -250,7 +297,7 @@ func setupDeps(t *testing.T, cfg Config, change func(*Deps)) bundle {
 	f := &fake{}
 	d := Deps{
 		Admission: f, Events: f, Accounts: f, Boards: f, Sessions: f, Engaged: f, Postgres: f, Redis: f,
-		Profiles: f, Views: f, ViewDays: f, LastSeen: f,
+		Profiles: f, Views: f, ViewDays: f, LastSeen: f, Recaps: f, Links: links{f},
 		Languages: languages.New(), Metrics: b.registry, Clock: b.clock,
 		Logger: slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -82,11 +82,17 @@ func knownMethod(m string) string {
 
 func requestID(c echo.Context) string { return c.Response().Header().Get(headerRequestID) }
 
+// streams are the routes whose answers are streamed: their clients see that something comes.
+var streams = map[string]bool{"/v1/recaps": true}
+
 // deadline ends the context of every request in time for an answer that the client still waits for.
 func (s *Server) deadline(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		r := c.Request()
-		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.RequestTimeout)
+		r, timeout := c.Request(), s.cfg.RequestTimeout
+		if streams[c.Path()] {
+			timeout = s.cfg.StreamTimeout
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
 		c.SetRequest(r.WithContext(ctx))
 		return next(c)

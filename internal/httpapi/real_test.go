@@ -78,6 +78,8 @@ func depsOf(a *app.App, metrics MetricsRegistry, log *slog.Logger) Deps {
 		Views:     a.Views,
 		ViewDays:  a.ViewDays,
 		LastSeen:  a.LastSeen,
+		Recaps:    a.Recaps,
+		Links:     a.Links,
 		Postgres:  a.DB,
 		Redis:     a.Health,
 		Languages: a.Languages,

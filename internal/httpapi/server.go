@@ -34,6 +34,8 @@ type Deps struct {
 	Views     Views
 	ViewDays  ViewDays
 	LastSeen  LastSeen
+	Recaps    Recaps
+	Links     MailLinks
 	Postgres  Pinger
 	Redis     RedisProbe
 	Languages *languages.Resolver
@@ -57,6 +59,8 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	// RequestTimeout bounds the work on one request; default 10 s. Clients give up after 15 s.
 	RequestTimeout time.Duration
+	// StreamTimeout bounds an answer that is streamed, which may take long; default 15 min.
+	StreamTimeout time.Duration
 	// IngestTimeout bounds the work on one upload, the reading of its body included; default 8 s.
 	IngestTimeout time.Duration
 	// DrainTimeout is how long requests may take to end after Serve was told to stop; default 12 s.
@@ -69,6 +73,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RequestTimeout <= 0 {
 		c.RequestTimeout = 10 * time.Second
+	}
+	if c.StreamTimeout <= 0 {
+		c.StreamTimeout = 15 * time.Minute
 	}
 	if c.IngestTimeout <= 0 {
 		c.IngestTimeout = 8 * time.Second
@@ -127,7 +134,8 @@ func (d *Deps) validate() error {
 	for name, missing := range map[string]bool{
 		"Admission": d.Admission == nil, "Events": d.Events == nil, "Accounts": d.Accounts == nil,
 		"Boards": d.Boards == nil, "Sessions": d.Sessions == nil, "Engaged": d.Engaged == nil, "Profiles": d.Profiles == nil,
-		"Views": d.Views == nil, "ViewDays": d.ViewDays == nil, "LastSeen": d.LastSeen == nil, "Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
+		"Views": d.Views == nil, "ViewDays": d.ViewDays == nil, "LastSeen": d.LastSeen == nil, "Recaps": d.Recaps == nil, "Links": d.Links == nil,
+		 "Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
 		"Languages": d.Languages == nil, "Metrics": d.Metrics == nil, "Clock": d.Clock == nil, "Logger": d.Logger == nil,
 	} {
 		if missing {

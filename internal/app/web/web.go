@@ -19,6 +19,8 @@ func Deps(a *app.App, metrics httpapi.MetricsRegistry) httpapi.Deps {
 		Views:     a.Views,
 		ViewDays:  a.ViewDays,
 		LastSeen:  a.LastSeen,
+		Recaps:    a.Recaps,
+		Links:     a.Links,
 		Postgres:  a.DB,
 		Redis:     a.Health,
 		Languages: a.Languages,
