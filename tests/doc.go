@@ -24,5 +24,6 @@
 //	deleterace, erase                deletes amid everything, and what they leave
 //	race, modecache, modecrash,      privacy modes: changes amid everything, the cached mode, kills, starvation, long
 //	starve, leave, secret            histories, and a secret sent wherever it can be
+//	recap                            recaps for jobs, and mails of jobs that are killed or run twice
 //	views, writebehind, counters     counters that are written behind
 package tests

@@ -31,7 +31,7 @@ type recapSendCmd struct {
 	SMTPPass    string        `name:"smtp-password" help:"Password; better given as the variable." env:"COMMMA_SMTP_PASSWORD" placeholder:"PASSWORD"`
 	Connections int           `help:"Connections to the mail server at the same time. At a kill, each has at most one mail in flight." default:"8" env:"COMMMA_SMTP_CONNECTIONS"`
 	Rate        float64       `help:"Mails per second at most; 0 means as fast as the server takes them." default:"0" env:"COMMMA_MAIL_RATE"`
-	Lease       time.Duration `help:"For how long mails are reserved for a process: after a kill, those it had in hand wait so long." default:"2m" env:"COMMMA_MAIL_LEASE"`
+	Lease       time.Duration `help:"For how long mails are reserved for a process: after a kill, those it had in hand wait so long." default:"4m" env:"COMMMA_MAIL_LEASE"`
 	Attempts    int           `help:"How often a mail is tried that the server refuses for now." default:"8" env:"COMMMA_MAIL_ATTEMPTS"`
 	RetryAfter  time.Duration `help:"How long to wait before the second attempt; each further wait is twice as long, up to 15 minutes." default:"30s" env:"COMMMA_MAIL_RETRY_AFTER"`
 	DryRun      bool          `help:"Write the mails to files in --out, one .eml per user, instead of sending them. For any week; nothing is noted."`

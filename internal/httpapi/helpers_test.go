@@ -81,10 +81,12 @@ type fake struct {
 	engaged error
 	viewer  uuid.UUID
 
-	job    bool // the good token is a job's too
-	walked []uuid.UUID
-	walk   error
-	link   error
+	job bool // the good token is a job's too
+	// admitJob is told when the request of a job ends.
+	admitJob func(deadline time.Time)
+	walked   []uuid.UUID
+	walk     error
+	link     error
 }
 
 var testLimit = admission.LimitState{Limit: 300, Remaining: 299, ResetAt: testNow.Add(12 * time.Second)}
@@ -106,7 +108,10 @@ func (f *fake) AdmitAnonymous(_ context.Context, s admission.Scope, a netip.Addr
 	return admission.Grant{Limit: testLimit}, nil
 }
 
-func (f *fake) AdmitService(_ context.Context, r admission.Request, _ servicetoken.Scope) error {
+func (f *fake) AdmitService(ctx context.Context, r admission.Request, _ servicetoken.Scope) error {
+	if deadline, ok := ctx.Deadline(); ok && f.admitJob != nil {
+		f.admitJob(deadline)
+	}
 	switch {
 	case r.Token == jobToken:
 		return nil

@@ -135,7 +135,7 @@ func (d *Deps) validate() error {
 		"Admission": d.Admission == nil, "Events": d.Events == nil, "Accounts": d.Accounts == nil,
 		"Boards": d.Boards == nil, "Sessions": d.Sessions == nil, "Engaged": d.Engaged == nil, "Profiles": d.Profiles == nil,
 		"Views": d.Views == nil, "ViewDays": d.ViewDays == nil, "LastSeen": d.LastSeen == nil, "Recaps": d.Recaps == nil, "Links": d.Links == nil,
-		 "Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
+		"Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
 		"Languages": d.Languages == nil, "Metrics": d.Metrics == nil, "Clock": d.Clock == nil, "Logger": d.Logger == nil,
 	} {
 		if missing {

@@ -43,7 +43,7 @@ type Config struct {
 	Server      Server
 	Connections int           // to the server at a time, each with a mail in hand; default 8
 	Rate        float64       // mails per second of this process; 0 is no limit
-	Lease       time.Duration // for how long a batch is reserved; default 2 min
+	Lease       time.Duration // for how long a batch is reserved; default 4 min
 	Retries     Retries
 	// Step is told how far the job is; nil for nobody.
 	Step func(done, all int64, what string)
@@ -54,7 +54,7 @@ func (c Config) withDefaults() Config {
 		c.Connections = 8
 	}
 	if c.Lease <= 0 {
-		c.Lease = 2 * time.Minute
+		c.Lease = 4 * time.Minute
 	}
 	if c.Step == nil {
 		c.Step = func(int64, int64, string) {}
@@ -63,8 +63,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// mailTimeout bounds a mail: half of the lease, so that one can always be begun, and no more than mail servers need.
-func (c Config) mailTimeout() time.Duration { return min(c.Lease/2, 30*time.Second) }
+// mailTimeout bounds a mail: half of the lease, so that one can always be begun, and no more than servers need to look into
+// what they take. Who hangs up sooner sends it twice.
+func (c Config) mailTimeout() time.Duration { return min(c.Lease/2, 2*time.Minute) }
 
 // MinLease is the shortest lease that leaves time for a mail.
 const MinLease = time.Second

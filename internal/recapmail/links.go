@@ -28,6 +28,7 @@ const UnsubscribePath = "/v1/recap/unsubscribe"
 const (
 	keyPurpose = "recap-unsubscribe"
 	keyBytes   = 32
+	idBytes    = 16
 	macBytes   = 16
 )
 
@@ -78,16 +79,20 @@ func (l *Links) Unsubscribe(ctx context.Context, token string) error {
 }
 
 func (l *Links) parse(ctx context.Context, token string) (uuid.UUID, error) {
+	if len(token) != base64.RawURLEncoding.EncodedLen(idBytes+macBytes) {
+		return uuid.Nil, ErrBadLink
+	}
+	// The decoder passes over line breaks, so the length of what it found is checked too.
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(raw) != len(uuid.UUID{})+macBytes {
+	if err != nil || len(raw) != idBytes+macBytes {
 		return uuid.Nil, ErrBadLink
 	}
 	key, err := l.signingKey(ctx)
 	if err != nil {
 		return uuid.Nil, err
 	}
-	userID := uuid.UUID(raw[:16])
-	if !hmac.Equal(raw[16:], mac(key, userID)) {
+	userID := uuid.UUID(raw[:idBytes])
+	if !hmac.Equal(raw[idBytes:], mac(key, userID)) {
 		return uuid.Nil, ErrBadLink
 	}
 	return userID, nil

@@ -20,7 +20,11 @@ type counter struct{ n atomic.Int64 }
 type sender struct {
 	*Job
 	conn *conn
-	last context.Context // ends somewhat later than the job's: for what is in hand
+	// fruitless is how many connections in a row broke before they had taken a mail: a server that hangs up on everything is
+	// as good as away.
+	fruitless int
+	taken     bool            // this connection has taken a mail
+	last      context.Context // ends somewhat later than the job's: for what is in hand
 }
 
 // batchMails is how many mails a connection leases at a time: enough that claiming and reading cost little per mail, few
@@ -92,7 +96,10 @@ func (s *sender) batch(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	b := batch{sender: s, claim: rand.Int64(), until: s.Clock.Now().Add(s.cfg.Lease - s.cfg.mailTimeout())}
-	claimed, err := s.Queue.Claim(ctx, s.cfg.Week, b.claim, s.cfg.Lease, batchMails)
+	// Not under ctx: a job that is told to stop must learn what it has leased, to give it back.
+	claimCtx, cancel := context.WithTimeout(s.last, lastTimeout)
+	claimed, err := s.Queue.Claim(claimCtx, s.cfg.Week, b.claim, s.cfg.Lease, batchMails)
+	cancel()
 	if err != nil {
 		return true, s.patience(ctx, err)
 	}
@@ -107,19 +114,24 @@ func (s *sender) batch(ctx context.Context) (more bool, err error) {
 
 // connect makes sure that there is a connection, however long that takes.
 func (s *sender) connect(ctx context.Context) error {
+	if s.conn == nil && s.fruitless > 0 {
+		if err := clock.Sleep(ctx, min(firstPause<<min(s.fruitless-1, 8), longestPause)); err != nil {
+			return err
+		}
+	}
 	for pause := firstPause; s.conn == nil; pause = min(2*pause, longestPause) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		c, err := s.cfg.Server.dial(ctx, s.cfg.mailTimeout())
 		if err == nil {
-			s.conn = c
+			s.conn, s.taken = c, false
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if misconfigured(err) {
+		if !away(err) {
 			return err
 		}
 		s.Log.WarnContext(ctx, "the SMTP server does not answer: the job waits", "wait", pause, "err", err)
@@ -149,7 +161,7 @@ const freshFor = 2 * time.Second
 func (b *batch) send(ctx context.Context) error {
 	for len(b.left) > 0 && b.conn != nil && ctx.Err() == nil {
 		if err := b.rate.wait(ctx); err != nil {
-			return nil //nolint:nilerr // told to stop
+			break // told to stop
 		}
 		now := b.Clock.Now()
 		if !now.Before(b.until) {
@@ -212,10 +224,7 @@ func (b *batch) one(c Claimed) error {
 		return err
 	}
 	v := b.conn.send(m)
-	if v.broken {
-		b.conn.hangUp()
-		b.conn = nil
-	}
+	b.note(v)
 	if !v.charged {
 		return nil // it is released with the rest
 	}
@@ -227,6 +236,21 @@ func (b *batch) one(c Claimed) error {
 		b.mailed.n.Add(1)
 	}
 	return nil
+}
+
+// note draws the conclusions for the connection.
+func (b *batch) note(v verdict) {
+	if v.outcome == Sent {
+		b.taken, b.fruitless = true, 0
+	}
+	if !v.broken {
+		return
+	}
+	if !b.taken {
+		b.fruitless++
+	}
+	b.conn.hangUp()
+	b.conn = nil
 }
 
 // release gives back what was not begun. What it cannot give back is due when the lease ends.

@@ -2,10 +2,12 @@ package recapmail
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/textproto"
+	"syscall"
 	"time"
 
 	"github.com/wneessen/go-mail"
@@ -82,13 +84,16 @@ func (s Server) dial(ctx context.Context, timeout time.Duration) (*conn, error) 
 	return &conn{client: client, smtp: c}, nil
 }
 
-// misconfigured says of a failure to connect that waiting will not mend it: the server does not want us, or is not who it
-// should be.
-func misconfigured(err error) bool {
+// away says of a failure to connect that waiting may mend it: the network, or a server that has no time. Anything else is a
+// matter of settings: a server that does not want us, is not who it should be, or lacks what was asked for.
+func away(err error) bool {
 	var answer *textproto.Error
-	var certificate *tls.CertificateVerificationError
-	return errors.As(err, &answer) && answer.Code >= 500 || errors.As(err, &certificate) ||
-		errors.Is(err, mail.ErrNoSupportedAuthDiscovered) || errors.Is(err, mail.ErrNoHostname) || errors.Is(err, mail.ErrInvalidPort)
+	if errors.As(err, &answer) {
+		return answer.Code < 500
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
 // send hands a mail over and says what came of it.
