@@ -26,5 +26,6 @@
 //	reads                            boards, heatmaps, profiles and sessions, as they are read, against one another
 //	race, modecache, modecrash,      privacy modes: changes amid everything, the cached mode, kills, starvation, long
 //	starve, leave, secret            histories, and a secret sent wherever it can be
+//	recap                            recaps for jobs, and mails of jobs that are killed or run twice
 //	views, writebehind, counters     counters that are written behind
 package tests

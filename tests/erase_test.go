@@ -80,6 +80,7 @@ func TestDeletedUserLeavesNothing(t *testing.T) {
 	}
 	// What is done at last is still pending.
 	for _, sql := range []string{
+		`INSERT INTO recap_mails (week, user_id) VALUES ('2026-01-05', $1)`,
 		`INSERT INTO finalize_failures VALUES ($1, 1, now(), 'test')`,
 		`INSERT INTO counter_deltas (owner_id, session_id, kudos) SELECT $1, id, 0 FROM sessions WHERE user_id = $1 LIMIT 1`,
 		`INSERT INTO outbox (user_id, version) VALUES ($1, 0) ON CONFLICT DO NOTHING`,

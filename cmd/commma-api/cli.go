@@ -26,6 +26,8 @@ type cli struct {
 	User    userCmd        `cmd:"" help:"Manage users."`
 	Board   leaderboardCmd `cmd:"" name:"leaderboard" help:"Check the boards and the totals behind them, or build boards anew."`
 	Counter countersCmd    `cmd:"" name:"counters" help:"Check the counts of kudos and comments."`
+	Recap   recapCmd       `cmd:"" help:"Mail users their week in review."`
+	Token   tokenCmd       `cmd:"" help:"Manage the service tokens of jobs."`
 	Replay  replayCmd      `cmd:"" help:"Upload a file of events as an editor would."`
 	Servers serversCmd     `cmd:"" help:"Make sure that Postgres and Redis are installed, for dev and for the tests."`
 }

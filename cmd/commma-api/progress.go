@@ -13,8 +13,8 @@ import (
 // progressEvery is how often a long command says how far it is, where nobody watches a bar.
 const progressEvery = 5 * time.Second
 
-// newProgress is a step function that draws a bar on a terminal, and else logs a line now and then. The second function
-// ends the last bar.
+// newProgress is a step function that draws a bar on a terminal, and else logs a line now and then; all is -1 where nobody
+// knows. The second function ends the last bar.
 func newProgress(ctx context.Context, p *program) (step func(done, all int64, what string), end func()) {
 	if w := replay.Terminal(os.Stderr); w != nil {
 		return newBar()
@@ -23,6 +23,10 @@ func newProgress(ctx context.Context, p *program) (step func(done, all int64, wh
 	return func(done, all int64, what string) {
 		if now := p.clock.Now(); now.Sub(last) >= progressEvery {
 			last = now
+			if all < 0 {
+				p.log.InfoContext(ctx, "under way", "what", what, "done", done)
+				return
+			}
 			p.log.InfoContext(ctx, "under way", "what", what, "done", done, "of", all)
 		}
 	}, func() {}
@@ -44,7 +48,10 @@ func newBar() (step func(done, all int64, what string), end func()) {
 				progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond),
 				progressbar.OptionOnCompletion(func() { _, _ = os.Stderr.WriteString("\n") }))
 		}
-		_ = bar.Set64(min(done, all))
+		if all >= 0 {
+			done = min(done, all)
+		}
+		_ = bar.Set64(done)
 	}
 	return step, end
 }

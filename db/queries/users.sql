@@ -1,7 +1,7 @@
 -- One user's row and zones.
 
 -- name: UserGet :one
-SELECT id, handle, avatar_url, privacy, version, streak_first_on, streak_last_on, longest_streak_days, created_at,
+SELECT id, handle, avatar_url, email, recap_mail, privacy, version, streak_first_on, streak_last_on, longest_streak_days, created_at,
        coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = users.id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone
 FROM users
 WHERE id = $1;
@@ -47,8 +47,8 @@ SELECT EXISTS (SELECT 1 FROM former_handles
 -- name: UserInsert :exec
 -- The first zone counts for all time before the second. Counters are made with the user.
 WITH inserted AS (
-    INSERT INTO users (id, handle, token_hash, avatar_url, privacy)
-    VALUES (sqlc.arg(id), sqlc.arg(handle), sqlc.arg(token_hash), sqlc.narg(avatar_url), sqlc.arg(privacy))
+    INSERT INTO users (id, handle, token_hash, avatar_url, email, privacy)
+    VALUES (sqlc.arg(id), sqlc.arg(handle), sqlc.arg(token_hash), sqlc.narg(avatar_url), sqlc.narg(email), sqlc.arg(privacy))
     RETURNING id, privacy
 ), counters AS (
     INSERT INTO user_counters (user_id, keeps) SELECT i.id, i.privacy <> 'off' FROM inserted i
@@ -74,6 +74,15 @@ WITH old AS (
     ON CONFLICT (handle) DO UPDATE SET user_id = excluded.user_id, until = excluded.until
 )
 UPDATE users SET handle = sqlc.arg(handle), version = version + 1 WHERE users.id = sqlc.arg(id) RETURNING version;
+
+-- name: UserUpdateMail :execrows
+-- Sets what is given. To take the address away takes the choice back too; to choose mail without an address breaks the
+-- constraint users_recap_mail.
+UPDATE users
+SET email = CASE WHEN sqlc.arg(set_email)::boolean THEN sqlc.narg(email)::text ELSE email END,
+    recap_mail = CASE WHEN sqlc.arg(set_choice)::boolean THEN sqlc.arg(choice)::boolean
+                      ELSE recap_mail AND NOT (sqlc.arg(set_email)::boolean AND sqlc.narg(email)::text IS NULL) END
+WHERE id = sqlc.arg(id);
 
 -- name: UserUpdateMode :one
 UPDATE users SET privacy = sqlc.arg(privacy), version = version + 1 WHERE id = sqlc.arg(id) RETURNING version;

@@ -15,6 +15,7 @@ type Change struct {
 	Handle *string
 	Mode   *activity.Mode
 	Zone   *string
+	Mail   MailChange
 }
 
 func (c Change) validate() error {
@@ -23,20 +24,22 @@ func (c Change) validate() error {
 			return err
 		}
 	}
+	if c.Mode != nil {
+		if err := validateMode(*c.Mode); err != nil {
+			return err
+		}
+	}
 	if c.Zone != nil {
 		if err := ValidateZone(*c.Zone); err != nil {
 			return err
 		}
 	}
-	if c.Mode != nil {
-		return validateMode(*c.Mode)
-	}
-	return nil
+	return c.Mail.validate()
 }
 
 // Change changes what is given, in one transaction: all of it or nothing. Mode and zone are changed as ChangeMode and
-// ChangeZone do, with the same errors; for a handle it can also fail with ErrHandleTaken or ErrHandleChanges. Boards show a
-// new handle when it returns, or, if they do not answer, soon.
+// ChangeZone do, with the same errors; for a handle it can also fail with ErrHandleTaken or ErrHandleChanges, and for mail that
+// is wanted without an address with an *InvalidError. Boards show a new handle when it returns, or, if they do not answer, soon.
 func (s *Service) Change(ctx context.Context, userID uuid.UUID, c Change) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -78,6 +81,9 @@ func (s *Service) changeTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, c C
 		if err := s.changeZoneTx(ctx, tx, userID, *c.Zone); err != nil {
 			return done, err
 		}
+	}
+	if err := s.changeMailTx(ctx, tx, userID, c.Mail); err != nil {
+		return done, err
 	}
 	if c.Mode != nil {
 		return s.changeModeTx(ctx, tx, userID, *c.Mode)

@@ -23,6 +23,7 @@ type NewUser struct {
 	Zone      string        // a time zone as ValidateZone has it, in force for all time before the first change; "" is UTC
 	Mode      activity.Mode // "" is full
 	AvatarURL string        // "" is none
+	Email     string        // as ValidateEmail has it; "" is none
 }
 
 // Created is a user that was created. Token is shown here and nowhere else: only its hash is stored.
@@ -52,6 +53,9 @@ func Create(ctx context.Context, db store.Beginner, u NewUser) (Created, error) 
 	row := dbsqlc.UserInsertParams{ID: id, Handle: u.Handle, TokenHash: hash[:], Privacy: u.Mode, Zone: u.Zone}
 	if u.AvatarURL != "" {
 		row.AvatarUrl = &u.AvatarURL
+	}
+	if u.Email != "" {
+		row.Email = &u.Email
 	}
 	err = store.WithTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
 		err := dbsqlc.New().UserInsert(ctx, tx, row)
@@ -85,6 +89,11 @@ func (u NewUser) validate() error {
 	}
 	if err := validateMode(u.Mode); err != nil {
 		return err
+	}
+	if u.Email != "" {
+		if err := ValidateEmail(u.Email); err != nil {
+			return err
+		}
 	}
 	return ValidateZone(u.Zone)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/commma/commma/internal/aggregate"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/recap"
 	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/views"
 )
@@ -78,6 +79,9 @@ func (s *Service) deleteUserTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID)
 	}
 	// After what hangs on sessions: rows of their counters are locked before those of users.
 	if err := views.EraseUserTx(ctx, tx, userID); err != nil {
+		return err
+	}
+	if err := recap.EraseUserTx(ctx, tx, userID); err != nil {
 		return err
 	}
 	if err := q.DeleteUser(ctx, tx, userID); err != nil {

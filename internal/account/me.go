@@ -23,6 +23,8 @@ type Facts struct {
 	ID         uuid.UUID
 	Handle     string
 	AvatarURL  *string
+	Email      *string
+	RecapMail  bool // the user asked for a mail each week
 	Mode       activity.Mode
 	Zone       string // as it was given
 	CreatedAt  time.Time
@@ -52,7 +54,7 @@ func (s *Service) Me(ctx context.Context, userID uuid.UUID) (Facts, error) {
 		return Facts{}, fmt.Errorf("read rejections: %w", err)
 	}
 	f := Facts{
-		ID: u.ID, Handle: u.Handle, AvatarURL: u.AvatarUrl, Mode: u.Privacy, Zone: u.Zone, CreatedAt: u.CreatedAt,
+		ID: u.ID, Handle: u.Handle, AvatarURL: u.AvatarUrl, Email: u.Email, RecapMail: u.RecapMail, Mode: u.Privacy, Zone: u.Zone, CreatedAt: u.CreatedAt,
 		Streak: Streak{
 			CurrentDays:    calendar.StreakDays(u.StreakFirstOn, u.StreakLastOn, zones.DayAt(s.deps.Clock.Now(), u.Zone)),
 			LongestDays:    u.LongestStreakDays,

@@ -23,6 +23,8 @@ import (
 	"github.com/commma/commma/internal/outbox"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/profile"
+	"github.com/commma/commma/internal/recap"
+	"github.com/commma/commma/internal/recapmail"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/verify"
 	"github.com/commma/commma/internal/views"
@@ -62,6 +64,8 @@ type App struct {
 	Today    *aggregate.TodayReader
 	Exports  *export.Exporter
 	ViewDays *views.Reader
+	Recaps   *recap.Reader
+	Links    *recapmail.Links // of mails
 	Health   *health.Redis
 
 	// What users are to each other.
@@ -99,6 +103,8 @@ func New(db *pgxpool.Pool, rdb redis.UniversalClient, c clock.Clock, log *slog.L
 		Today:     aggregate.NewTodayReader(db, c),
 		Exports:   newExporter(db, c),
 		ViewDays:  views.NewReader(db, c),
+		Recaps:    recap.NewReader(db, c, keys),
+		Links:     recapmail.NewLinks(db),
 		Health:    health.NewRedis(rdb),
 		Groups:    groups.NewService(db),
 		Following: following.NewService(db),

@@ -41,6 +41,9 @@ func Left(ctx context.Context, d time.Duration) time.Duration {
 	return max(d, 0)
 }
 
+// After is d from now by the operating system's clock, by which connections time out.
+func After(d time.Duration) time.Time { return time.Now().Add(d) }
+
 // Manual is a clock that moves only when told to. It is safe for concurrent use.
 type Manual struct {
 	mu  sync.Mutex

@@ -14,12 +14,15 @@ import (
 
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/privacy"
+	"github.com/commma/commma/internal/servicetoken"
 )
 
 // Admitter decides whether a request may go on. A refusal is an *admission.Error.
 type Admitter interface {
 	Admit(ctx context.Context, req admission.Request) (admission.Grant, error)
 	AdmitAnonymous(ctx context.Context, scope admission.Scope, addr netip.Addr) (admission.Grant, error)
+	// AdmitService lets in jobs, by tokens that belong to no user.
+	AdmitService(ctx context.Context, req admission.Request, need servicetoken.Scope) error
 	FillMode(ctx context.Context, userID uuid.UUID, e privacy.Entry, readAt time.Time)
 }
 

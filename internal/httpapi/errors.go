@@ -23,6 +23,8 @@ import (
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/profile"
+	"github.com/commma/commma/internal/recap"
+	"github.com/commma/commma/internal/recapmail"
 	"github.com/commma/commma/internal/redact"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store"
@@ -71,6 +73,9 @@ var sentinels = []struct {
 	{following.ErrSelf, api.ErrorCodeForbidden, "nobody can follow themselves"},
 	{following.ErrOff, api.ErrorCodeForbidden, "nothing new is kept of a user on off: change privacy first"},
 	{following.ErrTooMany, api.ErrorCodeConflict, "a limit is reached: nobody can follow more users"},
+	{recap.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
+	{recap.ErrUnknownUser, api.ErrorCodeForbidden, "the user of this token does not exist"},
+	{recapmail.ErrBadLink, api.ErrorCodeValidationError, "this link is not one of ours, or not whole"},
 	{leaderboard.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
 	{leaderboard.ErrBusy, api.ErrorCodeServiceUnavailable, "too busy: try again later"},
 	{ingest.ErrBodyTooLarge, api.ErrorCodePayloadTooLarge, "the body is too large: send fewer events at once"},

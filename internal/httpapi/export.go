@@ -26,7 +26,7 @@ const mimeLines = "application/x-ndjson"
 
 // streams are the routes whose answers go out as they are made, for as long as that takes: they are bounded by StreamTimeout,
 // and each part of theirs by streamWait.
-var streams = map[string]bool{"/v1/me/export": true}
+var streams = map[string]bool{"/v1/me/export": true, "/v1/recaps": true}
 
 // streamWait is how long a reader of a stream may take for one part of it.
 const streamWait = 10 * time.Second

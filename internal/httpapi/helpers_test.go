@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -33,6 +34,8 @@ import (
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/profile"
+	"github.com/commma/commma/internal/recap"
+	"github.com/commma/commma/internal/servicetoken"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/testenv"
 	"github.com/commma/commma/internal/views"
@@ -45,7 +48,10 @@ var (
 	testUser = uuid.MustParse("3f0e6a3d-7b0b-4b7d-8d43-5e5f64b1b3a2")
 )
 
-const goodToken = "cmm_good"
+const (
+	goodToken = "cmm_good"
+	jobToken  = "cmms_good"
+)
 
 // contract is openapi.yaml, read once.
 var contract = sync.OnceValue(func() *openapi3.T {
@@ -81,6 +87,13 @@ type fake struct {
 
 	engaged error
 	viewer  uuid.UUID
+
+	job bool // the good token is a job's too
+	// admitJob is told when the request of a job ends.
+	admitJob func(deadline time.Time)
+	walked   []uuid.UUID
+	walk     error
+	link     error
 }
 
 var testLimit = admission.LimitState{Limit: 300, Remaining: 299, ResetAt: testNow.Add(12 * time.Second)}
@@ -101,6 +114,40 @@ func (f *fake) AdmitAnonymous(_ context.Context, s admission.Scope, a netip.Addr
 	}
 	return admission.Grant{Limit: testLimit}, nil
 }
+
+func (f *fake) AdmitService(ctx context.Context, r admission.Request, _ servicetoken.Scope) error {
+	if deadline, ok := ctx.Deadline(); ok && f.admitJob != nil {
+		f.admitJob(deadline)
+	}
+	switch {
+	case r.Token == jobToken:
+		return nil
+	case r.Token == goodToken && f.job:
+		return nil
+	case r.Token == goodToken:
+		return &admission.Error{Code: admission.CodeForbidden, Message: "no"}
+	}
+	return &admission.Error{Code: admission.CodeUnauthorized, Message: "no"}
+}
+
+func (f *fake) Own(_ context.Context, id uuid.UUID, w recap.Week) (*recap.Recap, error) {
+	return &recap.Recap{UserID: id, Handle: "demo", Week: w, AsOf: testNow}, nil
+}
+
+func (f *fake) Walk(_ context.Context, w recap.Week, after uuid.UUID, each func(*recap.Addressed) error, paged func() error) error {
+	for _, id := range f.walked {
+		if bytes.Compare(id[:], after[:]) <= 0 {
+			continue
+		}
+		r := recap.Addressed{Recap: recap.Recap{UserID: id, Handle: "demo", Week: w, AsOf: testNow}, Email: "secret@example.org"}
+		if err := errors.Join(each(&r), paged()); err != nil {
+			return err
+		}
+	}
+	return f.walk
+}
+
+func (f *fake) Unsubscribe(context.Context, string) error { return f.link }
 
 func (f *fake) FillMode(_ context.Context, _ uuid.UUID, e privacy.Entry, _ time.Time) {
 	f.filled = append(f.filled, e)
@@ -235,6 +282,11 @@ func (f *fake) Check(context.Context) ([]string, error) {
 	return nil, nil
 }
 
+// links is apart because another dependency has a Check too.
+type links struct{ *fake }
+
+func (l links) Check(context.Context, string) error { return l.link }
+
 // logBuffer keeps all that was logged, at every level.
 type logBuffer struct {
 	mu  sync.Mutex
@@ -267,6 +319,7 @@ func setupWith(t *testing.T, f *fake, cfg Config) bundle {
 	return setupDeps(t, cfg, func(d *Deps) {
 		d.Admission, d.Events, d.Accounts, d.Boards, d.Sessions, d.Engaged, d.Postgres, d.Redis = f, f, f, f, f, f, f, f
 		d.Profiles, d.Views, d.ViewDays, d.LastSeen, d.Today, d.Exports = f, f, f, f, f, f
+		d.Recaps, d.Links = f, links{f}
 	})
 }
 
@@ -277,7 +330,7 @@ func setupDeps(t *testing.T, cfg Config, change func(*Deps)) bundle {
 	f := &fake{}
 	d := Deps{
 		Admission: f, Events: f, Accounts: f, Boards: f, Sessions: f, Engaged: f, Postgres: f, Redis: f,
-		Profiles: f, Views: f, ViewDays: f, LastSeen: f, Today: f, Exports: f,
+		Profiles: f, Views: f, ViewDays: f, LastSeen: f, Today: f, Exports: f, Recaps: f, Links: links{f},
 		Languages: languages.New(), Metrics: b.registry, Clock: b.clock,
 		Logger: slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -39,7 +39,7 @@ func (h *handlers) GetMe(c echo.Context) error {
 	return h.answerMe(c, grant.UserID)
 }
 
-// PatchMe changes the signed-in user's handle, privacy and time zone, whichever are given.
+// PatchMe changes the signed-in user's handle, privacy, time zone and mail, whichever are given.
 func (h *handlers) PatchMe(c echo.Context) error {
 	grant, err := h.admit(c, admission.ScopeWrite)
 	if err != nil {
@@ -86,6 +86,8 @@ func meAnswer(f *account.Facts) api.Me {
 		ID:        f.ID,
 		Handle:    f.Handle,
 		AvatarURL: f.AvatarURL,
+		Email:     f.Email,
+		RecapMail: f.RecapMail,
 		Privacy:   api.PrivacyMode(f.Mode),
 		Timezone:  f.Zone,
 		CreatedAt: api.Instant(f.CreatedAt),
@@ -136,10 +138,14 @@ func readObject(r io.Reader) (map[string]json.RawMessage, error) {
 // readMeField checks one field and notes it. Names are matched exactly: unlike encoding/json, which would take Privacy for
 // privacy and let the last of several spellings win.
 func readMeField(change *account.Change, name string, raw json.RawMessage) error {
-	if name != "privacy" && name != "timezone" && name != "handle" {
+	switch name {
+	case "email", "recap_mail":
+		return readMailField(&change.Mail, name, raw)
+	case "privacy", "timezone", "handle":
+	default:
 		// Its name is not repeated: it is the client's text.
 		return &requestError{[]api.ErrorDetail{{
-			Code: api.ErrorDetailCodeUnknownField, Path: []string{}, Message: "only handle, privacy and timezone can be changed here",
+			Code: api.ErrorDetailCodeUnknownField, Path: []string{}, Message: "only handle, privacy, timezone, email and recap_mail can be changed here",
 		}}}
 	}
 	// Through a pointer, because null would otherwise read as an empty string.
@@ -161,4 +167,26 @@ func readMeField(change *account.Change, name string, raw json.RawMessage) error
 	}
 	change.Mode = &mode
 	return nil
+}
+
+// readMailField checks where, or whether, a user wants mail. The address may be null: none.
+func readMailField(change *account.MailChange, name string, raw json.RawMessage) error {
+	if name == "recap_mail" {
+		var choice *bool
+		if json.Unmarshal(raw, &choice) != nil || choice == nil {
+			return invalid(name, "want true or false")
+		}
+		change.Recap = choice
+		return nil
+	}
+	var address *string
+	if json.Unmarshal(raw, &address) != nil {
+		return invalid(name, "want a string, or null for none")
+	}
+	change.SetEmail = true
+	if address == nil {
+		return nil
+	}
+	change.Email = *address
+	return account.ValidateEmail(*address)
 }

@@ -52,11 +52,17 @@ type rule struct {
 	holdsPaths bool
 	// foreign is what another user gets where target names what is the owner's. Default: status, about himself.
 	foreign int
+	// byLink: nobody's token matters, only that of the link, which here is a wrong one.
+	byLink bool
+	// jobs: no user may, whoever that is; a service token may.
+	jobs bool
 }
 
 func sessionPath(o owner) string { return "/v1/sessions/" + o.session }
 
 func absorbedPath(o owner) string { return "/v1/sessions/" + o.absorbed }
+
+func unsubscribePath(owner) string { return "/v1/recap/unsubscribe?token=wrong" }
 
 func kudosPath(o owner) string { return sessionPath(o) + "/kudos" }
 
@@ -87,6 +93,10 @@ var rules = map[string]rule{
 	"GET /metrics":      {open: true},
 	"GET /openapi.yaml": {open: true},
 
+	// What the link of a mail says is decided by the link.
+	"GET /v1/recap/unsubscribe":  {target: unsubscribePath, byLink: true},
+	"POST /v1/recap/unsubscribe": {target: unsubscribePath, byLink: true},
+
 	"POST /v1/ingest":       {status: http.StatusAccepted, body: constant(`{"events":[{}]}`)},
 	"GET /v1/me":            {},
 	"PATCH /v1/me":          {body: constant(`{}`)},
@@ -94,6 +104,8 @@ var rules = map[string]rule{
 	"GET /v1/me/today":      {},
 	"GET /v1/me/export":     {holdsPaths: true},
 	"GET /v1/sessions":      {},
+	"GET /v1/recap":         {},
+	"GET /v1/recaps":        {jobs: true},
 	"GET /v1/leaderboard":   {shows: privacy.Board},
 	"GET /v1/sessions/{id}": {shows: privacy.Detail, target: sessionPath, alias: absorbedPath},
 	"GET /v1/users/{handle}/sessions": {
@@ -312,7 +324,7 @@ func (r real) checkReply(t *testing.T, rule rule, viewer privacy.Viewer, o owner
 	}
 	private := got.header.Get("Cache-Control") == "private, no-cache"
 	kept := viewer == privacy.Anonymous && rule.shows != 0 && !rule.shows.HoldsPaths() && !rule.private
-	require.Equal(t, !rule.open && !kept, private, what)
+	require.Equal(t, !rule.open && !rule.byLink && !kept, private, what)
 	if strings.Contains(got.body, secretPath) {
 		require.True(t, private, "%s: holds paths", what)
 	}
@@ -327,6 +339,10 @@ func (r rule) expected(v privacy.Viewer, m activity.Mode) (int, privacy.Access) 
 	switch {
 	case r.open:
 		return status, privacy.Hidden
+	case r.byLink:
+		return http.StatusBadRequest, privacy.Hidden
+	case r.jobs && v != privacy.Anonymous:
+		return http.StatusForbidden, privacy.Hidden
 	case r.shows == privacy.Board:
 		return status, privacy.See(v, m, r.shows)
 	case r.shows != 0:

@@ -84,6 +84,8 @@ func depsOf(a *app.App, metrics MetricsRegistry, log *slog.Logger) Deps {
 		LastSeen:    a.LastSeen,
 		Today:       a.Today,
 		Exports:     a.Exports,
+		Recaps:      a.Recaps,
+		Links:       a.Links,
 		Postgres:    a.DB,
 		Redis:       a.Health,
 		Languages:   a.Languages,

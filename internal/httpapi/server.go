@@ -40,6 +40,8 @@ type Deps struct {
 	LastSeen    LastSeen
 	Today       Today
 	Exports     Exporter
+	Recaps      Recaps
+	Links       MailLinks
 	Postgres    Pinger
 	Redis       RedisProbe
 	Languages   *languages.Resolver
@@ -63,7 +65,7 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	// RequestTimeout bounds the work on one request; default 10 s. Clients give up after 15 s.
 	RequestTimeout time.Duration
-	// StreamTimeout bounds the work on one answer that is streamed; default 5 min.
+	// StreamTimeout bounds the work on one answer that is streamed, which may take long; default 15 min.
 	StreamTimeout time.Duration
 	// IngestTimeout bounds the work on one upload, the reading of its body included; default 8 s.
 	IngestTimeout time.Duration
@@ -79,7 +81,7 @@ func (c Config) withDefaults() Config {
 		c.RequestTimeout = 10 * time.Second
 	}
 	if c.StreamTimeout <= 0 {
-		c.StreamTimeout = 5 * time.Minute
+		c.StreamTimeout = 15 * time.Minute
 	}
 	if c.IngestTimeout <= 0 {
 		c.IngestTimeout = 8 * time.Second
@@ -140,6 +142,7 @@ func (d *Deps) validate() error {
 		"Boards": d.Boards == nil, "Circles": d.Circles == nil, "Following": d.Following == nil, "Groups": d.Groups == nil,
 		"Memberships": d.Memberships == nil, "Sessions": d.Sessions == nil, "Engaged": d.Engaged == nil, "Profiles": d.Profiles == nil,
 		"Views": d.Views == nil, "ViewDays": d.ViewDays == nil, "LastSeen": d.LastSeen == nil, "Today": d.Today == nil, "Exports": d.Exports == nil,
+		"Recaps": d.Recaps == nil, "Links": d.Links == nil,
 		"Postgres": d.Postgres == nil, "Redis": d.Redis == nil,
 		"Languages": d.Languages == nil, "Metrics": d.Metrics == nil, "Clock": d.Clock == nil, "Logger": d.Logger == nil,
 	} {

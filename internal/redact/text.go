@@ -12,13 +12,13 @@ import (
 )
 
 // tokens are bearer tokens, and passwords in URLs.
-var tokens = regexp.MustCompile(`cmm_[A-Za-z0-9_-]{8,}|(://[^/@\s:]*):[^/@\s]*@`)
+var tokens = regexp.MustCompile(`cmms?_[A-Za-z0-9_-]{8,}|(://[^/@\s:]*):[^/@\s]*@`)
 
 // Secrets takes tokens and the passwords of URLs out of a text.
 func Secrets(text string) string {
 	return tokens.ReplaceAllStringFunc(text, func(found string) string {
-		if strings.HasPrefix(found, "cmm_") {
-			return "cmm_…"
+		if prefix, _, isToken := strings.Cut(found, "_"); isToken && strings.HasPrefix(prefix, "cmm") {
+			return prefix + "_…"
 		}
 		user, _, _ := strings.Cut(strings.TrimPrefix(found, "://"), ":")
 		return "://" + user + ":…@"

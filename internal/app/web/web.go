@@ -25,6 +25,8 @@ func Deps(a *app.App, metrics httpapi.MetricsRegistry) httpapi.Deps {
 		LastSeen:    a.LastSeen,
 		Today:       a.Today,
 		Exports:     a.Exports,
+		Recaps:      a.Recaps,
+		Links:       a.Links,
 		Postgres:    a.DB,
 		Redis:       a.Health,
 		Languages:   a.Languages,

@@ -730,6 +730,11 @@ type Me struct {
 	// Example: 2026-06-15T09:30:00.000Z
 	CreatedAt Timestamp `json:"created_at"`
 
+	// Email Where the user wants mail; `null` when there is none. Shown to nobody else.
+	//
+	// Example: demo@example.org
+	Email *string `json:"email"`
+
 	// Handle The user's public name; case matters.
 	//
 	// Example: demo
@@ -743,6 +748,11 @@ type Me struct {
 	// Privacy `full` keeps paths, projects and key counts. `summary` keeps id, time, language, keystrokes and lines. `off`
 	// stores nothing new and shows the user nowhere.
 	Privacy PrivacyMode `json:"privacy"`
+
+	// RecapMail Whether the user wants the week's recap by mail.
+	//
+	// Example: true
+	RecapMail bool `json:"recap_mail"`
 
 	// Rejections7D Events refused in the last 7 days, by reason.
 	//
@@ -760,6 +770,11 @@ type Me struct {
 
 // MePatch What may be changed.
 type MePatch struct {
+	// Email Where mail goes; it is not checked that it arrives. `null` takes it away, and `recap_mail` with it.
+	//
+	// Example: demo@example.org
+	Email *string `json:"email,omitempty"`
+
 	// Handle The user's public name; case matters.
 	//
 	// Example: demo
@@ -768,6 +783,11 @@ type MePatch struct {
 	// Privacy `full` keeps paths, projects and key counts. `summary` keeps id, time, language, keystrokes and lines. `off`
 	// stores nothing new and shows the user nowhere.
 	Privacy *PrivacyMode `json:"privacy,omitempty"`
+
+	// RecapMail `true` for the week's recap by mail, which needs an `email`.
+	//
+	// Example: true
+	RecapMail *bool `json:"recap_mail,omitempty"`
 
 	// Timezone IANA name of a time zone; an unknown one is 400.
 	//
@@ -907,6 +927,140 @@ type Readiness struct {
 
 // ReadinessStatus `degraded` is without Redis, `unavailable` without Postgres.
 type ReadinessStatus string
+
+// Recap A user's week in review.
+type Recap struct {
+	// AsOf The moment that the numbers are of.
+	AsOf Timestamp `json:"as_of"`
+
+	// BestDurationS Seconds, of those in the week, of the session that has most of them; 0 without one.
+	BestDurationS Duration `json:"best_duration_s"`
+
+	// BestSessionID That session.
+	//
+	// Example: 0b9c4a6e-2f4e-4a37-9d5b-0d2c8a1e7f55
+	BestSessionID *openapi_types.UUID `json:"best_session_id"`
+
+	// CurrentStreakDays Days in a row with activity that end today or yesterday in the user's time zone, at `as_of`.
+	//
+	// Example: 3
+	CurrentStreakDays int64 `json:"current_streak_days"`
+
+	// Days Monday to Sunday.
+	Days []RecapDay `json:"days"`
+
+	// Delta `prior_week_rank` less `rank`.
+	//
+	// Example: 3
+	Delta *int64 `json:"delta"`
+
+	// Headline The week in a sentence, in English.
+	//
+	// Example: You coded 3 h 30 min, 40 % more than the week before.
+	Headline string `json:"headline"`
+
+	// Languages Languages by their seconds, most first; from the 21st on they are added up as `Other`.
+	Languages []SessionLanguage `json:"languages"`
+
+	// Note What else there is to say, in English.
+	//
+	// Example: Mostly Go. The longest session had 1 h 30 min.
+	Note string `json:"note"`
+
+	// PriorWeekDurationS Seconds of the week before.
+	PriorWeekDurationS Duration `json:"prior_week_duration_s"`
+
+	// PriorWeekRank Place on the board of the week before.
+	//
+	// Example: 15
+	PriorWeekRank *int64 `json:"prior_week_rank"`
+
+	// Rank Place on the week's board; `null` without one, as on `off`.
+	//
+	// Example: 12
+	Rank *int64 `json:"rank"`
+
+	// SessionCount Finalized sessions that have seconds in the week.
+	//
+	// Example: 4
+	SessionCount int64 `json:"session_count"`
+
+	// TopLang Display name of the language with most seconds, of those that have boards; `null` when there is none.
+	//
+	// Example: Go
+	TopLang *string `json:"top_lang"`
+
+	// TotalDurationS Whole seconds.
+	//
+	// Example: 3600
+	TotalDurationS Duration `json:"total_duration_s"`
+
+	// WeekEnd The Monday after the week.
+	WeekEnd Date `json:"week_end"`
+
+	// WeekOverWeekPct How much more than in the week before, in per cent with one decimal; `null` when there was nothing then.
+	//
+	// Example: 40
+	WeekOverWeekPct *float64 `json:"week_over_week_pct"`
+
+	// WeekStart A calendar date.
+	//
+	// Example: 2026-06-15
+	WeekStart Date `json:"week_start"`
+}
+
+// RecapDay A day, beside the same day of the week before.
+type RecapDay struct {
+	// Date A calendar date.
+	//
+	// Example: 2026-06-15
+	Date Date `json:"date"`
+
+	// DurationS Whole seconds.
+	//
+	// Example: 3600
+	DurationS Duration `json:"duration_s"`
+
+	// PriorWeekDurationS Seconds seven days earlier.
+	PriorWeekDurationS Duration `json:"prior_week_duration_s"`
+}
+
+// RecapLine A line of the stream of recaps. Either `user`, `recap` and `cursor` are there, or `end` and `count`.
+type RecapLine struct {
+	// Count How many recaps this answer had.
+	//
+	// Example: 1
+	Count *int64 `json:"count,omitempty"`
+
+	// Cursor Where to go on after this line.
+	//
+	// Example: MjAyNi1XMjV8M2YwZTZhM2QtN2IwYi00YjdkLThkNDMtNWU1ZjY0YjFiM2Ey
+	Cursor *string `json:"cursor,omitempty"`
+
+	// End Always true. There are no more recaps. Only the last line has it.
+	//
+	// Example: true
+	End *bool `json:"end,omitempty"`
+
+	// Recap A user's week in review.
+	Recap *Recap `json:"recap,omitempty"`
+
+	// User Whose recap it is.
+	User *RecapUser `json:"user,omitempty"`
+}
+
+// RecapUser Whose recap it is.
+type RecapUser struct {
+	// Handle The user's public name; case matters.
+	//
+	// Example: demo
+	Handle Handle `json:"handle"`
+
+	// ID The user's id.
+	//
+	// Example: 3f0e6a3d-7b0b-4b7d-8d43-5e5f64b1b3a2
+	ID openapi_types.UUID `json:"id"`
+}
 
 // Rejection One event that was not taken, and why.
 type Rejection struct {
@@ -1313,6 +1467,34 @@ type ListViewsParams struct {
 	Days *string `form:"days,omitempty" json:"days,omitempty"`
 }
 
+// GetRecapParams defines parameters for GetRecap.
+type GetRecapParams struct {
+	// Week An ISO week (`2026-W25`), or a date in the week that is wanted, from 1970-01-05 on. Without it, the week that holds
+	// the present in UTC.
+	Week *string `form:"week,omitempty" json:"week,omitempty"`
+}
+
+// GetUnsubscribeParams defines parameters for GetUnsubscribe.
+type GetUnsubscribeParams struct {
+	// Token From the link in the mail.
+	Token *string `form:"token,omitempty" json:"token,omitempty"`
+}
+
+// UnsubscribeParams defines parameters for Unsubscribe.
+type UnsubscribeParams struct {
+	// Token From the link in the mail.
+	Token *string `form:"token,omitempty" json:"token,omitempty"`
+}
+
+// ListRecapsParams defines parameters for ListRecaps.
+type ListRecapsParams struct {
+	// Week An ISO week (`2026-W25`), or a date in it. Without it, the week that holds the present in UTC.
+	Week *string `form:"week,omitempty" json:"week,omitempty"`
+
+	// Cursor `cursor` of a line, to go on after it; of the same week.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
 	// Limit Sessions per page. Outside 1 to 100 it is moved to the nearer end; not a number means the default.
@@ -1429,7 +1611,7 @@ type ServerInterface interface {
 	// GetMe The signed-in user
 	// (GET /v1/me)
 	GetMe(ctx echo.Context) error
-	// PatchMe Change handle, privacy or time zone
+	// PatchMe Change handle, privacy, time zone or mail
 	// (PATCH /v1/me)
 	PatchMe(ctx echo.Context) error
 	// ExportMe Everything stored about the signed-in user
@@ -1444,6 +1626,18 @@ type ServerInterface interface {
 	// ListViews Views of the signed-in user's pages
 	// (GET /v1/me/views)
 	ListViews(ctx echo.Context, params ListViewsParams) error
+	// GetRecap The signed-in user's week in review
+	// (GET /v1/recap)
+	GetRecap(ctx echo.Context, params GetRecapParams) error
+	// GetUnsubscribe The page behind the link of a recap mail
+	// (GET /v1/recap/unsubscribe)
+	GetUnsubscribe(ctx echo.Context, params GetUnsubscribeParams) error
+	// Unsubscribe Stop recap mails, by one click
+	// (POST /v1/recap/unsubscribe)
+	Unsubscribe(ctx echo.Context, params UnsubscribeParams) error
+	// ListRecaps The recaps of a week, of every active user, for jobs
+	// (GET /v1/recaps)
+	ListRecaps(ctx echo.Context, params ListRecapsParams) error
 	// ListSessions Own sessions, newest first
 	// (GET /v1/sessions)
 	ListSessions(ctx echo.Context, params ListSessionsParams) error
@@ -1996,6 +2190,85 @@ func (w *ServerInterfaceWrapper) ListViews(ctx echo.Context) error {
 	return err
 }
 
+// GetRecap converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRecap(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRecapParams
+	// ------------- Optional query parameter "week" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "week", ctx.QueryParams(), &params.Week, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter week: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRecap(ctx, params)
+	return err
+}
+
+// GetUnsubscribe converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUnsubscribe(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetUnsubscribeParams
+	// ------------- Optional query parameter "token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "token", ctx.QueryParams(), &params.Token, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter token: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUnsubscribe(ctx, params)
+	return err
+}
+
+// Unsubscribe converts echo context to params.
+func (w *ServerInterfaceWrapper) Unsubscribe(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UnsubscribeParams
+	// ------------- Optional query parameter "token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "token", ctx.QueryParams(), &params.Token, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter token: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.Unsubscribe(ctx, params)
+	return err
+}
+
+// ListRecaps converts echo context to params.
+func (w *ServerInterfaceWrapper) ListRecaps(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRecapsParams
+	// ------------- Optional query parameter "week" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "week", ctx.QueryParams(), &params.Week, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter week: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListRecaps(ctx, params)
+	return err
+}
+
 // ListSessions converts echo context to params.
 func (w *ServerInterfaceWrapper) ListSessions(ctx echo.Context) error {
 	var err error
@@ -2310,6 +2583,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/me/today", wrapper.GetToday, options.OperationMiddlewares["getToday"]...)
 	router.GET(options.BaseURL+"/v1/heatmap", wrapper.GetHeatmap, options.OperationMiddlewares["getHeatmap"]...)
 	router.GET(options.BaseURL+"/v1/me/views", wrapper.ListViews, options.OperationMiddlewares["listViews"]...)
+	router.GET(options.BaseURL+"/v1/recap", wrapper.GetRecap, options.OperationMiddlewares["getRecap"]...)
+	router.GET(options.BaseURL+"/v1/recap/unsubscribe", wrapper.GetUnsubscribe, options.OperationMiddlewares["getUnsubscribe"]...)
+	router.POST(options.BaseURL+"/v1/recap/unsubscribe", wrapper.Unsubscribe, options.OperationMiddlewares["unsubscribe"]...)
+	router.GET(options.BaseURL+"/v1/recaps", wrapper.ListRecaps, options.OperationMiddlewares["listRecaps"]...)
 	router.GET(options.BaseURL+"/v1/users/:handle", wrapper.GetUser, options.OperationMiddlewares["getUser"]...)
 	router.GET(options.BaseURL+"/v1/users/:handle/sessions", wrapper.ListUserSessions, options.OperationMiddlewares["listUserSessions"]...)
 	router.POST(options.BaseURL+"/v1/views", wrapper.RecordView, options.OperationMiddlewares["recordView"]...)

@@ -10,6 +10,7 @@ import (
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/calendar"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type AcceptedAge struct {
@@ -154,11 +155,35 @@ type Outbox struct {
 	PendingAt time.Time
 }
 
+type RecapMail struct {
+	// the Monday that the week starts on
+	Week     calendar.Day
+	UserID   uuid.UUID
+	Attempts int32
+	// not to be sent before: when the next attempt is due, or when the lease of the process that sends it ends
+	NextAt time.Time
+	// random, of the batch that holds the lease; only it may acknowledge
+	Claim   pgtype.Int8
+	Outcome *string
+	// code of the SMTP server's last refusal, such as 550; never its text, which can hold the address
+	Reply  *string
+	DoneAt *time.Time
+}
+
 type Rejection struct {
 	UserID uuid.UUID
 	At     time.Time
 	Reason string
 	Count  int32
+}
+
+type ServiceToken struct {
+	Name string
+	// SHA-256 of the token, which is random, shown once and never stored; it is looked up by this
+	TokenHash []byte
+	Scopes    []string
+	CreatedAt time.Time
+	RevokedAt *time.Time
 }
 
 type Session struct {
@@ -209,6 +234,12 @@ type SessionSecond struct {
 	Seconds   int64
 }
 
+type SigningKey struct {
+	Purpose   string
+	Key       []byte
+	CreatedAt time.Time
+}
+
 type Total struct {
 	UserID uuid.UUID
 	Period calendar.Period
@@ -234,6 +265,10 @@ type User struct {
 	CreatedAt         time.Time
 	// how many rows of sessions the user has: moved by the transaction that moves them
 	SessionCount int64
+	// where the user wants mail; shown to nobody else and never logged
+	Email *string
+	// the user's own choice, off until it is made; who is on privacy off gets none either way
+	RecapMail bool
 }
 
 type UserCounter struct {

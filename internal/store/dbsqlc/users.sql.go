@@ -27,7 +27,7 @@ func (q *Queries) UserDeleteFormerHandle(ctx context.Context, db DBTX, handle st
 
 const UserGet = `-- name: UserGet :one
 
-SELECT id, handle, avatar_url, privacy, version, streak_first_on, streak_last_on, longest_streak_days, created_at,
+SELECT id, handle, avatar_url, email, recap_mail, privacy, version, streak_first_on, streak_last_on, longest_streak_days, created_at,
        coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = users.id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone
 FROM users
 WHERE id = $1
@@ -37,6 +37,8 @@ type UserGetRow struct {
 	ID                uuid.UUID
 	Handle            string
 	AvatarUrl         *string
+	Email             *string
+	RecapMail         bool
 	Privacy           activity.Mode
 	Version           int64
 	StreakFirstOn     *calendar.Day
@@ -54,6 +56,8 @@ func (q *Queries) UserGet(ctx context.Context, db DBTX, id uuid.UUID) (UserGetRo
 		&i.ID,
 		&i.Handle,
 		&i.AvatarUrl,
+		&i.Email,
+		&i.RecapMail,
 		&i.Privacy,
 		&i.Version,
 		&i.StreakFirstOn,
@@ -182,8 +186,8 @@ func (q *Queries) UserHandleIsKept(ctx context.Context, db DBTX, handle string, 
 
 const UserInsert = `-- name: UserInsert :exec
 WITH inserted AS (
-    INSERT INTO users (id, handle, token_hash, avatar_url, privacy)
-    VALUES ($2, $3, $4, $5, $6)
+    INSERT INTO users (id, handle, token_hash, avatar_url, email, privacy)
+    VALUES ($2, $3, $4, $5, $6, $7)
     RETURNING id, privacy
 ), counters AS (
     INSERT INTO user_counters (user_id, keeps) SELECT i.id, i.privacy <> 'off' FROM inserted i
@@ -197,6 +201,7 @@ type UserInsertParams struct {
 	Handle    string
 	TokenHash []byte
 	AvatarUrl *string
+	Email     *string
 	Privacy   activity.Mode
 }
 
@@ -208,6 +213,7 @@ func (q *Queries) UserInsert(ctx context.Context, db DBTX, arg UserInsertParams)
 		arg.Handle,
 		arg.TokenHash,
 		arg.AvatarUrl,
+		arg.Email,
 		arg.Privacy,
 	)
 	return err
@@ -251,6 +257,38 @@ func (q *Queries) UserUpdateHandle(ctx context.Context, db DBTX, arg UserUpdateH
 	var version int64
 	err := row.Scan(&version)
 	return version, err
+}
+
+const UserUpdateMail = `-- name: UserUpdateMail :execrows
+UPDATE users
+SET email = CASE WHEN $1::boolean THEN $2::text ELSE email END,
+    recap_mail = CASE WHEN $3::boolean THEN $4::boolean
+                      ELSE recap_mail AND NOT ($1::boolean AND $2::text IS NULL) END
+WHERE id = $5
+`
+
+type UserUpdateMailParams struct {
+	SetEmail  bool
+	Email     *string
+	SetChoice bool
+	Choice    bool
+	ID        uuid.UUID
+}
+
+// Sets what is given. To take the address away takes the choice back too; to choose mail without an address breaks the
+// constraint users_recap_mail.
+func (q *Queries) UserUpdateMail(ctx context.Context, db DBTX, arg UserUpdateMailParams) (int64, error) {
+	result, err := db.Exec(ctx, UserUpdateMail,
+		arg.SetEmail,
+		arg.Email,
+		arg.SetChoice,
+		arg.Choice,
+		arg.ID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const UserUpdateMode = `-- name: UserUpdateMode :one
