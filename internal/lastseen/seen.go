@@ -93,26 +93,22 @@ func (s *Seen) args(t Touch) []any {
 	return []any{t.Hash, t.User.String(), s.clock.Now().UnixMilli(), int(markerLife.Seconds())}
 }
 
-// At is when the user was last seen, UTC, or nil when that is not known. The newest value may still be in Redis; when Redis
-// does not answer, what is in Postgres is the answer.
+// At is when the user was last seen, UTC, or nil when that is not known: the later of what Redis and Postgres hold, which
+// differ either way when the clocks of two processes do. When Redis does not answer, what is in Postgres is the answer.
 func (s *Seen) At(ctx context.Context, userID uuid.UUID) (*time.Time, error) {
 	pending := s.pending(ctx, userID)
-	if pending != nil {
-		return pending, nil
-	}
 	at, err := dbsqlc.New().SeenGet(ctx, s.db, userID)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && at == nil {
-		return nil, nil //nolint:nilnil // nobody has seen the user
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("read last seen: %w", err)
+	}
+	if at == nil || pending != nil && pending.After(*at) {
+		return pending, nil
 	}
 	utc := at.UTC()
 	return &utc, nil
 }
 
-// pending is the newest value that Redis holds. In Postgres there is none that is newer: a user's fields follow each other
-// from buf to proc to there.
+// pending is the newest value that Redis holds.
 func (s *Seen) pending(ctx context.Context, userID uuid.UUID) *time.Time {
 	k, field := s.buffer(userID), userID.String()
 	var newest int64

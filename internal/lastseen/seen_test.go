@@ -162,3 +162,18 @@ func TestManyUsers(t *testing.T) {
 	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM user_counters WHERE last_seen_at = $1 AND views = 7`, b.clock.Now()).Scan(&written))
 	require.Equal(t, users, written)
 }
+
+// TestAtIsTheLaterOne: the clock of a process may be behind that of another one, whose value is in Postgres by now.
+func TestAtIsTheLaterOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, now := b.mustUser(t), b.clock.Now()
+	require.True(t, b.touch(t, id))
+	b.mustFlush(t)
+	require.NoError(t, b.rdb.Del(t.Context(), markerKey(b.shards, id)).Err())
+	b.clock.Set(now.Add(-time.Hour))
+	require.True(t, b.touch(t, id))
+	require.Equal(t, now, *b.at(t, id))
+	b.mustFlush(t)
+	require.Equal(t, now, *b.at(t, id))
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/redisconn"
 )
 
 // ArmsDeps are what Arms work with. Observe may be nil.
@@ -47,7 +48,8 @@ func (a *Arms) Arm(ctx context.Context, record uuid.UUID) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.CallTimeout)
 	defer cancel()
 	keys := []string{a.keys[shardOf(record, len(a.keys))].due}
-	mine, err := debounceArmScript.Run(ctx, a.deps.Redis, keys, record.String(), a.cfg.Delay.Milliseconds(), a.cfg.Grace.Milliseconds()).Bool()
+	// Once: sent again, it would find its own entry and leave the record to nobody.
+	mine, err := redisconn.RunOnce(ctx, a.deps.Redis, debounceArmScript, keys, record.String(), a.cfg.Delay.Milliseconds(), a.cfg.Grace.Milliseconds()).Bool()
 	if mine || err != nil {
 		a.later(record)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
@@ -48,7 +49,8 @@ func (d *Deltas) Add(ctx context.Context, record uuid.UUID, n int64) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.CallTimeout)
 	defer cancel()
 	k := d.keys[shardOf(record, len(d.keys))]
-	mine, err := debounceAddScript.Run(ctx, d.deps.Redis, []string{k.deltas, k.due},
+	// Once: the client would send it again when the answer is lost, and count it twice.
+	mine, err := redisconn.RunOnce(ctx, d.deps.Redis, debounceAddScript, []string{k.deltas, k.due},
 		record.String(), n, d.cfg.Delay.Milliseconds(), d.cfg.Grace.Milliseconds()).Bool()
 	if err != nil {
 		return fmt.Errorf("add delta: %w", err)
@@ -140,48 +142,43 @@ func (d *Deltas) finish(ctx context.Context, shard int, flushes []uuid.UUID) err
 // sweep implements worker. Only after nothing of Redis was left behind old flush ids are forgotten: none of them can be met
 // any more.
 func (d *Deltas) sweep(ctx context.Context) error {
-	shards, err := d.standing(ctx)
-	if err != nil {
+	if err := d.sweepAll(ctx, d.cfg.Grace); err != nil {
 		return err
-	}
-	for _, shard := range shards {
-		if err := d.sweepShard(ctx, shard, d.cfg.Grace); err != nil {
-			return err
-		}
 	}
 	return forgetFlushes(ctx, d.deps.DB)
 }
 
 // FlushAll flushes what there is, whether it is due or not, and whoever is about to: that one finds it done. It is for a
 // process that does not Run.
-func (d *Deltas) FlushAll(ctx context.Context) error {
+func (d *Deltas) FlushAll(ctx context.Context) error { return d.sweepAll(ctx, -d.cfg.Delay) }
+
+// sweepAll sweeps all shards. One that fails does not stop the others.
+func (d *Deltas) sweepAll(ctx context.Context, overdue time.Duration) error {
 	shards, err := d.standing(ctx)
-	if err != nil {
-		return err
-	}
+	errs := []error{err}
 	for _, shard := range shards {
-		if err := d.sweepShard(ctx, shard, -d.cfg.Delay); err != nil {
-			return err
-		}
+		errs = append(errs, d.sweepShard(ctx, shard, overdue))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// standing lists the shards that hold anything: with no traffic that is all that is asked of Redis.
+// standing lists the shards that hold anything: with no traffic that is all that is asked of Redis. Where a node of a cluster
+// does not answer, those of the others are listed beside the error.
 func (d *Deltas) standing(ctx context.Context) ([]int, error) {
 	pipe := d.deps.Redis.Pipeline()
 	found := make([]*redis.IntCmd, len(d.keys))
 	for i, k := range d.keys {
 		found[i] = pipe.Exists(ctx, k.due, k.processing)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("look for deltas: %w", err)
-	}
+	_, err := pipe.Exec(ctx)
 	var shards []int
 	for i, cmd := range found {
-		if cmd.Val() > 0 {
+		if cmd.Err() == nil && cmd.Val() > 0 {
 			shards = append(shards, i)
 		}
+	}
+	if err != nil {
+		return shards, fmt.Errorf("look for deltas: %w", err)
 	}
 	return shards, nil
 }

@@ -4,7 +4,8 @@
 //
 // What an accepting script has written is applied once, whatever dies: a process at any point, or Postgres for however long.
 // A Redis that loses its memory loses what it held; with an append-only file that is what its fsync policy allows (a second,
-// by default). Postgres is authoritative for what was applied, Redis for what was not.
+// by default). What it undoes by that may be a taking: then a batch that was applied gathers anew and is applied again. So it is
+// when a replica takes over. Postgres is authoritative for what was applied, Redis for what was not.
 //
 // # The way of a batch
 //
@@ -14,7 +15,8 @@
 //  1. Postgres is asked for its time. So nothing is taken while it is away.
 //  2. take.lua renames buf to proc and stores a random flush id beside it; if there is a proc, it is the batch, under the id
 //     it has. The rename loses nothing: a change is either in the batch or gathers anew.
-//  3. The batch is read. Each step of the scan asks whose batch it is reading.
+//  3. The batch is read. Each step of the scan asks whose batch it is reading, and from which server, since a cursor means
+//     nothing to another one.
 //  4. One transaction inserts the flush id and applies the batch. A flusher that finds the id there applies nothing; one that
 //     comes at the same time waits for the first one's end.
 //  5. done.lua removes proc and meta, if they are still of that flush and nobody took it since.

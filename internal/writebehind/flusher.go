@@ -45,12 +45,12 @@ func NewFlusher(db DB, rdb redis.UniversalClient, c clock.Clock, kinds ...Kind) 
 
 // Flush applies what is there. When nothing is, it costs one command per shard. After an error the rest was still tried.
 func (f *Flusher) Flush(ctx context.Context) (Stats, error) {
-	busy, err := f.look(ctx)
-	if err != nil {
-		return nil, err
-	}
 	stats := make(Stats)
 	var errs []error
+	busy, err := f.look(ctx)
+	if err != nil {
+		errs = append(errs, err)
+	}
 	for _, shard := range busy {
 		for _, k := range f.kinds {
 			c, err := f.buffer(k, shard).Flush(ctx)
@@ -72,7 +72,8 @@ func (f *Flusher) buffer(k Kind, shard int) *Buffer {
 	return &Buffer{DB: f.db, Source: NewSource(f.rdb, KeysOf(k.Name, shard)), Apply: k.Apply, Record: NewRecord(k.Name)}
 }
 
-// look finds the shards in which there is something. The kinds share the shard's tag, so one command asks for all.
+// look finds the shards in which there is something. The kinds share the shard's tag, so one command asks for all. Where a
+// node of a cluster does not answer, those of the others are found beside the error.
 func (f *Flusher) look(ctx context.Context) (busy []int, err error) {
 	pipe := f.rdb.Pipeline()
 	found := make([]*redis.IntCmd, f.shards)
@@ -84,13 +85,14 @@ func (f *Flusher) look(ctx context.Context) (busy []int, err error) {
 		}
 		found[shard] = pipe.Exists(ctx, keys...)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("look for what is to be flushed: %w", err)
-	}
+	_, err = pipe.Exec(ctx)
 	for shard, n := range found {
-		if n.Val() > 0 {
+		if n.Err() == nil && n.Val() > 0 {
 			busy = append(busy, shard)
 		}
+	}
+	if err != nil {
+		return busy, fmt.Errorf("look for what is to be flushed: %w", err)
 	}
 	return busy, nil
 }

@@ -15,11 +15,15 @@ import (
 //go:embed lua/take.lua
 var takeLua string
 
+//go:embed lua/read.lua
+var readLua string
+
 //go:embed lua/done.lua
 var doneLua string
 
 var (
 	takeScript = redis.NewScript(takeLua)
+	readScript = redis.NewScript(readLua)
 	doneScript = redis.NewScript(doneLua)
 )
 
@@ -79,28 +83,65 @@ func (s redisSource) Take(ctx context.Context) (Batch, bool, error) {
 // scanCount is about how many fields one step of a scan returns.
 const scanCount = 2000
 
-// Read walks the batch. Nothing is added to a batch, so a scan sees all of it, some of it perhaps twice. Each step also
-// asks whose batch it is: under the same key there may be the next one by now.
+// Read walks the batch. Nothing is added to a batch, so a scan sees all of it, some of it perhaps twice. Each step also tells
+// whose batch it is, since under the same key there may be the next one by now, and which server answers: one that was started
+// anew, or promoted, does not know the cursor of the one before, so the walk begins again.
 func (s redisSource) Read(ctx context.Context, b Batch) (map[string]string, error) {
-	entries := make(map[string]string)
-	for cursor := uint64(0); ; {
-		pipe := s.rdb.Pipeline()
-		page := pipe.HScan(ctx, s.keys.Proc, cursor, "", scanCount)
-		held := pipe.HGet(ctx, s.keys.Meta, "id")
-		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+	entries, server := make(map[string]string), ""
+	for cursor := "0"; ; {
+		p, err := s.part(ctx, cursor)
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("read batch: %w", err)
-		}
-		if held.Val() != b.ID.String() {
+		case p.id != b.ID.String():
 			return nil, ErrGone
+		case cursor != "0" && p.server != server:
+			cursor = "0"
+			clear(entries)
+			continue
 		}
-		fields, next := page.Val()
-		for i := 0; i+1 < len(fields); i += 2 {
-			entries[fields[i]] = fields[i+1]
+		server = p.server
+		for i := 0; i+1 < len(p.fields); i += 2 {
+			entries[p.fields[i]] = p.fields[i+1]
 		}
-		if cursor = next; cursor == 0 {
+		if cursor = p.next; cursor == "0" {
 			return entries, nil
 		}
 	}
+}
+
+// part is what read.lua returns.
+type part struct {
+	id, server, next string
+	fields           []string // field, value, field, value...
+}
+
+func (s redisSource) part(ctx context.Context, cursor string) (p part, err error) {
+	values, err := readScript.Run(ctx, s.rdb, []string{s.keys.Proc, s.keys.Meta}, cursor, scanCount).Slice()
+	if err != nil {
+		return p, err
+	}
+	if len(values) != 4 {
+		return p, errAnswer
+	}
+	for i, to := range []*string{&p.id, &p.server, &p.next} {
+		text, ok := values[i].(string)
+		if !ok {
+			return p, errAnswer
+		}
+		*to = text
+	}
+	fields, ok := values[3].([]any)
+	if !ok {
+		return p, errAnswer
+	}
+	p.fields = make([]string, len(fields))
+	for i, f := range fields {
+		if p.fields[i], ok = f.(string); !ok {
+			return p, errAnswer
+		}
+	}
+	return p, nil
 }
 
 func (s redisSource) Done(ctx context.Context, b Batch) error {

@@ -7,5 +7,6 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local due = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if due and now <= tonumber(due) + tonumber(ARGV[3]) then return 0 end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 3600000) -- whose flusher could not take them out
 redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
 return 1

@@ -16,6 +16,8 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
   redis.call('RENAME', KEYS[1], KEYS[2])
   redis.call('DEL', KEYS[3])
   id = nil
+else
+  redis.call('HDEL', KEYS[3], '') -- needs no memory: after a write Redis refuses nothing, so that a full one can be drained
 end
 if not id then
   id = ARGV[1]
