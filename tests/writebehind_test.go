@@ -365,6 +365,6 @@ func (s *stack) lookUntilTaken(handle string, viewer createdUser) {
 	require.Eventually(t, func() bool {
 		status, answer := call(t, http.MethodGet, base+"/v1/users/"+handle, viewer.Token, "")
 		require.Equal(t, http.StatusOK, status, answer)
-		return len(rdb.Keys(t.Context(), "view:*").Val()) > 0 && len(rdb.Keys(t.Context(), "seen:*:"+viewer.ID).Val()) > 0
+		return len(rdb.Keys(t.Context(), "view:{*").Val()) > 0 && len(rdb.Keys(t.Context(), "seen:*:"+viewer.ID).Val()) > 0
 	}, time.Minute, 10*time.Millisecond)
 }
