@@ -33,11 +33,21 @@ const streamWait = 10 * time.Second
 
 // ExportMe streams everything that is stored about the signed-in user.
 func (h *handlers) ExportMe(c echo.Context) error {
-	grant, err := h.admit(c, admission.ScopeRead)
+	grant, err := h.admitStream(c, admission.ScopeRead)
 	if err != nil {
 		return err
 	}
 	return h.stream(c, mimeLines, func(ctx context.Context, w io.Writer) error { return h.Exports.Export(ctx, grant.UserID, w) })
+}
+
+// admitStream is admit for a stream, in the time that any other request has for it.
+func (h *handlers) admitStream(c echo.Context, scope admission.Scope) (admission.Grant, error) {
+	r := c.Request()
+	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.RequestTimeout)
+	defer cancel()
+	c.SetRequest(r.WithContext(ctx))
+	defer c.SetRequest(r)
+	return h.admit(c, scope)
 }
 
 // stream answers with what write writes. A failure before the first byte is answered like any other; after it there is
