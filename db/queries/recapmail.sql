@@ -10,17 +10,18 @@ WHERE m.week = sqlc.arg(week) AND m.user_id = a.user_id AND m.claim = a.claim AN
 
 -- name: RecapMailClaim :many
 -- Takes a lease on mails that are due. Those that another process is taking at this moment are passed over; one whose
--- lease has ended is due like any other.
-UPDATE recap_mails m
-SET claim = sqlc.arg(claim)::bigint, next_at = statement_timestamp() + sqlc.arg(lease_ms)::bigint * interval '1 millisecond'
-FROM (
-    SELECT r.user_id FROM recap_mails r
+-- lease has ended is due like any other. Chosen first and whole: joined, a plan could choose more than once.
+WITH due AS MATERIALIZED (
+    SELECT r.week, r.user_id FROM recap_mails r
     WHERE r.week = sqlc.arg(week) AND r.outcome IS NULL AND r.next_at <= statement_timestamp()
     ORDER BY r.next_at
     LIMIT sqlc.arg(max_rows)
     FOR UPDATE SKIP LOCKED
-) d
-WHERE m.week = sqlc.arg(week) AND m.user_id = d.user_id
+)
+UPDATE recap_mails m
+SET claim = sqlc.arg(claim)::bigint, next_at = statement_timestamp() + sqlc.arg(lease_ms)::bigint * interval '1 millisecond'
+FROM due d
+WHERE m.week = d.week AND m.user_id = d.user_id
 RETURNING m.user_id, m.attempts;
 
 -- name: RecapMailCounts :many

@@ -47,16 +47,17 @@ func (q *Queries) RecapMailAck(ctx context.Context, db DBTX, arg RecapMailAckPar
 }
 
 const RecapMailClaim = `-- name: RecapMailClaim :many
-UPDATE recap_mails m
-SET claim = $1::bigint, next_at = statement_timestamp() + $2::bigint * interval '1 millisecond'
-FROM (
-    SELECT r.user_id FROM recap_mails r
+WITH due AS MATERIALIZED (
+    SELECT r.week, r.user_id FROM recap_mails r
     WHERE r.week = $3 AND r.outcome IS NULL AND r.next_at <= statement_timestamp()
     ORDER BY r.next_at
     LIMIT $4
     FOR UPDATE SKIP LOCKED
-) d
-WHERE m.week = $3 AND m.user_id = d.user_id
+)
+UPDATE recap_mails m
+SET claim = $1::bigint, next_at = statement_timestamp() + $2::bigint * interval '1 millisecond'
+FROM due d
+WHERE m.week = d.week AND m.user_id = d.user_id
 RETURNING m.user_id, m.attempts
 `
 
@@ -73,7 +74,7 @@ type RecapMailClaimRow struct {
 }
 
 // Takes a lease on mails that are due. Those that another process is taking at this moment are passed over; one whose
-// lease has ended is due like any other.
+// lease has ended is due like any other. Chosen first and whole: joined, a plan could choose more than once.
 func (q *Queries) RecapMailClaim(ctx context.Context, db DBTX, arg RecapMailClaimParams) ([]RecapMailClaimRow, error) {
 	rows, err := db.Query(ctx, RecapMailClaim,
 		arg.Claim,
