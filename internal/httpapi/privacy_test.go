@@ -83,6 +83,8 @@ var rules = map[string]rule{
 	"GET /readyz":       {open: true},
 	"GET /metrics":      {open: true},
 	"GET /openapi.yaml": {open: true},
+	"GET /docs":         {open: true},
+	"GET /docs/{asset}": {open: true, target: constant("/docs/docs.js")},
 
 	"POST /v1/ingest":       {status: http.StatusAccepted, body: constant(`{"events":[{}]}`)},
 	"GET /v1/me":            {},
