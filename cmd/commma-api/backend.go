@@ -93,7 +93,9 @@ func (b *backend) checkRedis(ctx context.Context) {
 
 // api makes the HTTP server.
 func (b *backend) api(f apiFlags) (*httpapi.Server, error) {
-	return httpapi.New(web.Deps(b.App, b.registry), httpapi.Config{Limits: f.limits(), TrustedProxies: f.TrustedProxies})
+	return httpapi.New(web.Deps(b.App, b.registry), httpapi.Config{
+		Limits: f.limits(), TrustedProxies: f.TrustedProxies, CORSOrigins: f.CORSOrigins,
+	})
 }
 
 // options are what the flags of the API and of the loops say of the domain.
@@ -128,6 +130,11 @@ func (f *apiFlags) admission() admission.Config {
 func (f *apiFlags) check() error {
 	if f.MaxEventAge <= 0 {
 		return errors.New("--max-event-age must be positive")
+	}
+	for _, origin := range f.CORSOrigins {
+		if err := httpapi.ValidateOrigin(origin); err != nil {
+			return fmt.Errorf("--cors-origins: %w", err)
+		}
 	}
 	return f.admission().Validate()
 }

@@ -73,6 +73,7 @@ type apiFlags struct {
 	WritesPerHour     int            `help:"Changes per user and hour; 0 means no limit." default:"300" env:"COMMMA_WRITES_PER_HOUR"`
 	FailedAuthPerHour int            `help:"Failed authentications per address and hour; 0 means no limit." default:"20" env:"COMMMA_FAILED_AUTH_PER_HOUR"`
 	TrustedProxies    []netip.Prefix `help:"Networks of proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8." env:"COMMMA_TRUSTED_PROXIES" placeholder:"CIDR"`
+	CORSOrigins       []string       `help:"Origins whose pages may read answers in a browser, such as https://commma.dev." name:"cors-origins" env:"COMMMA_CORS_ORIGINS" placeholder:"ORIGIN"`
 	LanguageAliases   bool           `help:"Resolve language names by the list of aliases. Without it names are only folded, for comparing totals with other programs." default:"true" negatable:"" env:"COMMMA_LANGUAGE_ALIASES"`
 }
 

@@ -61,11 +61,13 @@ func (h *handlers) admitAnyone(c echo.Context, scope admission.Scope) (admission
 }
 
 // admitViewer lets in everybody to a read of somebody's data. An answer that can hold paths is for the viewer alone, also
-// when nobody is signed in: what a cache kept would outlive a change of mode.
+// when nobody is signed in: what a cache kept would outlive a change of mode. Any other gets a tag.
 func (h *handlers) admitViewer(c echo.Context, k privacy.Kind) (admission.Grant, error) {
 	g, err := h.admitAnyone(c, admission.ScopeRead)
 	if k.HoldsPaths() {
 		c.Response().Header().Set(echo.HeaderCacheControl, cachePrivate)
+	} else {
+		tagAnswer(c)
 	}
 	return g, err
 }
@@ -89,9 +91,9 @@ func setLimitHeaders(h http.Header, l admission.LimitState) {
 	if l.Limit <= 0 {
 		return
 	}
-	h.Set("X-RateLimit-Limit", strconv.Itoa(l.Limit))
-	h.Set("X-RateLimit-Remaining", strconv.Itoa(l.Remaining))
-	h.Set("X-RateLimit-Reset", strconv.FormatInt(l.ResetAt.Unix(), 10))
+	h.Set(headerLimit, strconv.Itoa(l.Limit))
+	h.Set(headerRemaining, strconv.Itoa(l.Remaining))
+	h.Set(headerReset, strconv.FormatInt(l.ResetAt.Unix(), 10))
 }
 
 // address is the client's, or the zero Addr when it is not known (a Unix socket).

@@ -11,4 +11,6 @@
 //   - Nothing a client sent reaches a log or a metric: no body, path, query, header, token or address. Routes are named
 //     by their pattern and methods by a fixed list.
 //   - A body is read only after its sender was admitted.
+//   - Nothing outlives a change of mode: what may be kept at all must be asked about each time (no-cache), what can hold
+//     paths is for its viewer alone, and what nobody has decided about is not kept (no-store).
 package httpapi

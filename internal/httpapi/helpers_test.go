@@ -267,7 +267,7 @@ func (f *fake) Comments(_ context.Context, viewer, id uuid.UUID, after *engageme
 	f.viewer = viewer
 	p := engagement.Page{SessionID: id, Total: 1}
 	if after == nil {
-		p.Comments = []engagement.Comment{{ID: uuid.New(), Handle: "demo", Body: "<b>", CreatedAt: testNow}}
+		p.Comments = []engagement.Comment{{ID: testUser, Handle: "demo", Body: "<b>", CreatedAt: testNow}}
 		p.Next = &engagement.Cursor{At: testNow, ID: id}
 	}
 	return p, f.engaged
@@ -389,6 +389,18 @@ func (b bundle) call(t *testing.T, method, target, body string, options ...optio
 	got := reply{w.Code, w.Header(), w.Body.String()}
 	requireContract(t, r, got)
 	return got
+}
+
+// raw is call for what is not held against the contract, such as a compressed answer.
+func (b bundle) raw(t *testing.T, target string, options ...option) reply {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
+	for _, o := range options {
+		o(r)
+	}
+	w := httptest.NewRecorder()
+	b.ServeHTTP(w, r)
+	return reply{w.Code, w.Header(), w.Body.String()}
 }
 
 // requireContract checks that the answer is one that openapi.yaml has for the route. What matches no route is left to

@@ -31,10 +31,13 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		h := c.Response().Header()
 		h.Set(headerRequestID, uuid.NewString())
 		h.Set(echo.HeaderXContentTypeOptions, "nosniff")
+		h.Set(echo.HeaderCacheControl, cacheNever)
 		s.metrics.inFlight.Inc()
 		defer s.metrics.inFlight.Dec()
 
-		if err := recovered(next, c); err != nil {
+		err := recovered(next, c)
+		begun := c.Response().Committed
+		if err != nil {
 			if errors.Is(err, ingest.ErrBodyTooLarge) {
 				refuseEarly(c)
 				defer drain(c) // last, so that the request does not seem to have taken as long as its sender
@@ -42,6 +45,10 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			s.answerError(err, c)
 		}
 		s.record(c, s.deps.Clock.Now().Sub(start))
+		if err != nil && begun {
+			// An answer that was streamed, and failed, would otherwise end as if it were whole.
+			panic(http.ErrAbortHandler)
+		}
 		return nil
 	}
 }

@@ -92,6 +92,8 @@ var rules = map[string]rule{
 	"GET /readyz":       {open: true},
 	"GET /metrics":      {open: true},
 	"GET /openapi.yaml": {open: true},
+	"GET /docs":         {open: true},
+	"GET /docs/{asset}": {open: true, target: constant("/docs/docs.js")},
 
 	// What the link of a mail says is decided by the link.
 	"GET /v1/recap/unsubscribe":  {target: unsubscribePath, byLink: true},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -12,7 +13,8 @@ import (
 // What answers say about caching. Nothing that was made for one user may be kept where another could get it.
 const (
 	cachePrivate = "private, no-cache"
-	cachePublic  = "public, no-cache" // may be kept, but must be asked about each time
+	cachePublic  = "public, no-cache" // may be kept, but must be asked about each time: a change of mode must show at once
+	cacheNever   = "no-store"         // what is answered before anybody has decided otherwise
 )
 
 // writeJSON answers with v. It is encoded before anything is sent, so that a failure can still become an error answer.
@@ -26,6 +28,9 @@ func writeJSON(c echo.Context, status int, v any) error {
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	answer := bytes.TrimSuffix(body.Bytes(), []byte("\n"))
+	if status == http.StatusOK && isTagged(c) {
+		return writeTagged(c, echo.MIMEApplicationJSON, answer)
+	}
 	// Said here, because an answer that is sent off before its handler ends would otherwise have no end until then.
 	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(answer)))
 	return c.Blob(status, echo.MIMEApplicationJSON, answer)

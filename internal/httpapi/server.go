@@ -63,6 +63,8 @@ type Config struct {
 	// TrustedProxies may say in X-Forwarded-For whom they speak for. Default: nobody, a request's address is that of
 	// its connection.
 	TrustedProxies []netip.Prefix
+	// CORSOrigins are the origins whose pages may read answers, as ValidateOrigin wants them. Default: none.
+	CORSOrigins []string
 	// RequestTimeout bounds the work on one request; default 10 s. Clients give up after 15 s.
 	RequestTimeout time.Duration
 	// StreamTimeout bounds the work on one answer that is streamed, which may take long; default 15 min.
@@ -92,6 +94,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+func (c *Config) validate() error {
+	for _, origin := range c.CORSOrigins {
+		if err := ValidateOrigin(origin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // What a context cannot bound: waiting for the client.
 const (
 	readHeaderTimeout = 5 * time.Second
@@ -115,7 +126,7 @@ type Server struct {
 // New makes a server and registers its metrics. It fails when a dependency is missing or the metrics are registered
 // already.
 func New(d Deps, cfg Config) (*Server, error) {
-	if err := d.validate(); err != nil {
+	if err := errors.Join(d.validate(), cfg.validate()); err != nil {
 		return nil, fmt.Errorf("make HTTP server: %w", err)
 	}
 	m, err := newMetrics(d.Metrics)
@@ -127,7 +138,15 @@ func New(d Deps, cfg Config) (*Server, error) {
 	e.Logger.SetOutput(io.Discard)     // Echo's own logger would print errors in full
 	e.HTTPErrorHandler = s.answerError // for what escapes observe
 	e.IPExtractor = clientAddress(s.cfg.TrustedProxies)
+	compressed, err := compress()
+	if err != nil {
+		return nil, fmt.Errorf("make HTTP server: %w", err)
+	}
 	e.Use(s.deadline, s.observe)
+	if len(cfg.CORSOrigins) > 0 {
+		e.Use(cors(cfg.CORSOrigins))
+	}
+	e.Use(compressed)
 	api.RegisterHandlers(e, &handlers{Deps: s.deps, cfg: s.cfg, metricsHandler: metricsHandler(d.Metrics)})
 	// All routes come from the contract, so this is the complete list.
 	for _, r := range e.Routes() {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	apidoc "github.com/commma/commma/api"
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/redact"
 )
@@ -100,9 +99,4 @@ func dependencyState(err error) api.DependencyState {
 func (h *handlers) GetMetrics(c echo.Context) error {
 	h.metricsHandler.ServeHTTP(c.Response(), c.Request())
 	return nil
-}
-
-// GetOpenAPI serves the contract that the binary was built from.
-func (h *handlers) GetOpenAPI(c echo.Context) error {
-	return c.Blob(http.StatusOK, "application/yaml", apidoc.Document)
 }

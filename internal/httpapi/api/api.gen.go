@@ -1542,6 +1542,12 @@ type RecordViewJSONRequestBody = ViewRequest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// GetDocs This document as a page
+	// (GET /docs)
+	GetDocs(ctx echo.Context) error
+	// GetDocsAsset A file that the page needs
+	// (GET /docs/{asset})
+	GetDocsAsset(ctx echo.Context, asset string) error
 	// GetHealth The process is up
 	// (GET /health)
 	GetHealth(ctx echo.Context) error
@@ -1685,6 +1691,31 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// GetDocs converts echo context to params.
+func (w *ServerInterfaceWrapper) GetDocs(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetDocs(ctx)
+	return err
+}
+
+// GetDocsAsset converts echo context to params.
+func (w *ServerInterfaceWrapper) GetDocsAsset(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "asset" -------------
+	var asset string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "asset", ctx.Param("asset"), &asset, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter asset: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetDocsAsset(ctx, asset)
+	return err
 }
 
 // GetHealth converts echo context to params.
@@ -2620,5 +2651,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness, options.OperationMiddlewares["getReadiness"]...)
 	router.GET(options.BaseURL+"/metrics", wrapper.GetMetrics, options.OperationMiddlewares["getMetrics"]...)
 	router.GET(options.BaseURL+"/openapi.yaml", wrapper.GetOpenAPI, options.OperationMiddlewares["getOpenAPI"]...)
+	router.GET(options.BaseURL+"/docs", wrapper.GetDocs, options.OperationMiddlewares["getDocs"]...)
+	router.GET(options.BaseURL+"/docs/:asset", wrapper.GetDocsAsset, options.OperationMiddlewares["getDocsAsset"]...)
 
 }
