@@ -275,7 +275,7 @@ func TestRedisAwayOrHung(t *testing.T) {
 	hung := redis.NewClient(&redis.Options{Addr: listener.Addr().String(), ContextTimeoutEnabled: true, MaxRetries: -1})
 	defer func() { _ = hung.Close() }()
 	f := fixtureOn(t, hung)
-	f.reader = NewReader(f.pool, hung, ReaderConfig{RedisTimeout: 20 * time.Millisecond, Log: testenv.Logger(t)})
+	f.reader = NewReader(f.pool, hung, ReaderConfig{RedisTimeout: 300 * time.Millisecond, Log: testenv.Logger(t)})
 	b := boardOf(calendar.PeriodDay, "")
 	f.seed(b, 5)
 	for range 3 {
