@@ -113,6 +113,7 @@ func TestLeavingFullIsAFewStatementsAndOneUsersLocks(t *testing.T) {
 	other := b.mustUser(t, activity.ModeFull)
 	var took []int
 	for _, sessions := range []int{0, 500} {
+		b.Service.deps.DB = b.db
 		user := b.mustUser(t, activity.ModeFull)
 		b.mustStoreEvents(t, user, 500, sessions, 1)
 		b.mustExec(t, `INSERT INTO session_details (user_id, session_id, files)

@@ -146,8 +146,10 @@ func TestGroupAnswers(t *testing.T) {
 	f := &fakeCircles{}
 	b := setupCircles(t, f)
 	got := b.call(t, http.MethodGet, "/v1/groups", "", signedIn())
-	require.Contains(t, got.body, `"owner":null,"member_count":1`)
-	require.Contains(t, got.body, `"invitations":[{"group_id":"`+testUser.String()+`","name":"x","owner":{"handle":"ada","avatar_url":null}`)
+	require.JSONEq(t, `{
+		"groups":[{"id":"`+testUser.String()+`","name":"<b>","owner":null,"owned":false,"member_count":1,"created_at":"2026-06-17T09:30:00.123Z"}],
+		"invitations":[{"group_id":"`+testUser.String()+`","name":"x","owner":{"handle":"ada","avatar_url":null},"invited_at":"2026-06-17T09:30:00.123Z"}]
+	}`, got.body)
 	require.Equal(t, cachePrivate, got.header.Get("Cache-Control"))
 	got = b.call(t, http.MethodPost, "/v1/groups", `{"name":"new"}`, signedIn())
 	require.Equal(t, http.StatusCreated, got.status)

@@ -26,7 +26,8 @@ func TestMeAnswer(t *testing.T) {
 	got := b.call(t, http.MethodGet, "/v1/me", "", signedIn())
 	require.JSONEq(t, `{"id":"3f0e6a3d-7b0b-4b7d-8d43-5e5f64b1b3a2","handle":"demo","avatar_url":null,"privacy":"summary",
 		"timezone":"Europe/Berlin","created_at":"2026-06-17T09:30:00.123Z",
-		"streak":{"current_days":3,"longest_days":12,"last_active_date":"2026-06-16"},"rejections_7d":{"in_future":4}}`, got.body)
+		"streak":{"current_days":3,"longest_days":12,"last_active_date":"2026-06-16"},"rejections_7d":{"in_future":4},
+		"email":null,"recap_mail":false}`, got.body)
 
 	got = setup(t, &fake{}).call(t, http.MethodGet, "/v1/me", "", signedIn())
 	require.Contains(t, got.body, `"last_active_date":null`)

@@ -3,7 +3,9 @@ package httpapi
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -38,17 +40,26 @@ func TestAStreamThatIsCutCanBeTold(t *testing.T) {
 	t.Parallel()
 	f := &fake{walked: []uuid.UUID{{1}, {2}, {3}}, walk: errors.New("gone")}
 	b := setup(t, f)
-	got := b.call(t, http.MethodGet, "/v1/recaps?week=2026-W24", "", job())
-	require.Equal(t, http.StatusOK, got.status)
-	require.Equal(t, "application/x-ndjson", got.header.Get("Content-Type"))
-	require.NotContains(t, got.body, "secret@")
-	lines := strings.Split(strings.TrimSpace(got.body), "\n")
+	web := httptest.NewServer(b.Server)
+	t.Cleanup(web.Close)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL+"/v1/recaps?week=2026-W24", nil)
+	require.NoError(t, err)
+	job()(req)
+	res, err := web.Client().Do(req)
+	require.NoError(t, err)
+	defer func() { _ = res.Body.Close() }()
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.Equal(t, "application/x-ndjson", res.Header.Get("Content-Type"))
+	body, err := io.ReadAll(res.Body)
+	require.Error(t, err, "the connection is cut")
+	require.NotContains(t, string(body), "secret@")
+	lines := strings.Split(strings.TrimSpace(string(body)), "\n")
 	require.Len(t, lines, 3)
-	require.NotContains(t, got.body, `"end"`)
+	require.NotContains(t, string(body), `"end"`)
 	var second api.RecapLine
 	require.NoError(t, json.Unmarshal([]byte(lines[1]), &second))
 	f.walk = nil
-	got = b.call(t, http.MethodGet, "/v1/recaps?week=2026-W24&cursor="+*second.Cursor, "", job())
+	got := b.call(t, http.MethodGet, "/v1/recaps?week=2026-W24&cursor="+*second.Cursor, "", job())
 	require.Equal(t, lines[2]+"\n"+`{"count":1,"end":true}`+"\n", got.body)
 	got = b.call(t, http.MethodGet, "/v1/recaps?week=2026-W23&cursor="+*second.Cursor, "", job())
 	got.requireError(t, http.StatusBadRequest, api.ErrorCodeValidationError)

@@ -75,6 +75,8 @@ func TestViewsFromThePageToItsOwner(t *testing.T) {
 	session := mustSession(t, pool, ada.ID)
 	_, err := pool.Exec(t.Context(), `INSERT INTO totals VALUES ($1, 'alltime', '1970-01-01', '', 3600), ($1, 'alltime', '1970-01-01', 'go', 3600)`, ada.ID)
 	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), `UPDATE users SET session_count = 1 WHERE id = $1`, ada.ID)
+	require.NoError(t, err)
 
 	profile, page := "/v1/users/ada", "/v1/sessions/"+session.String()
 	require.Empty(t, recorded(r.call(t, http.MethodGet, profile, "", bearer(ada))), "the owner's own looks are no views")

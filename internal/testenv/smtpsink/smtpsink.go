@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/mail"
 	"net/textproto"
 	"strings"
 	"sync"
@@ -308,10 +309,9 @@ const keptRaw = 1000
 
 // MessageID is that of a mail, without its brackets.
 func MessageID(raw []byte) string {
-	for line := range bytes.Lines(raw) {
-		if name, value, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(name, []byte("message-id")) {
-			return string(bytes.Trim(bytes.TrimSpace(value), "<>"))
-		}
+	m, err := mail.ReadMessage(bytes.NewReader(raw)) // a long header is folded
+	if err != nil {
+		return ""
 	}
-	return ""
+	return strings.Trim(m.Header.Get("Message-ID"), "<>")
 }
