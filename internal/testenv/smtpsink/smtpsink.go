@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/mail"
 	"net/textproto"
 	"strings"
 	"sync"
@@ -306,12 +307,11 @@ func (t *talk) keep(raw []byte) {
 // keptRaw is how many mails are kept whole.
 const keptRaw = 1000
 
-// MessageID is that of a mail, without its brackets.
+// MessageID is that of a mail, without its brackets; "" for none. Headers may be folded.
 func MessageID(raw []byte) string {
-	for line := range bytes.Lines(raw) {
-		if name, value, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(name, []byte("message-id")) {
-			return string(bytes.Trim(bytes.TrimSpace(value), "<>"))
-		}
+	m, err := mail.ReadMessage(bytes.NewReader(raw))
+	if err != nil {
+		return ""
 	}
-	return ""
+	return strings.Trim(strings.TrimSpace(m.Header.Get("Message-ID")), "<>")
 }
