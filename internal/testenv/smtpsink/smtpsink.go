@@ -307,7 +307,7 @@ func (t *talk) keep(raw []byte) {
 // keptRaw is how many mails are kept whole.
 const keptRaw = 1000
 
-// MessageID is that of a mail, without its brackets.
+// MessageID is that of a mail, without its brackets; "" for none. Headers may be folded.
 func MessageID(raw []byte) string {
 	m, err := mail.ReadMessage(bytes.NewReader(raw)) // a long header is folded
 	if err != nil {
