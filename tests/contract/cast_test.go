@@ -74,6 +74,7 @@ func newStage(t *testing.T) *stage {
 	o.PublishClock = now
 	// What these requests wait for may be slow where all tests run at once.
 	o.Admission.RedisTimeout, o.Views.Timeout = time.Minute, time.Minute
+	o.Account = account.Config{Timeout: time.Minute, PublishTimeout: time.Minute, CacheTimeout: time.Minute}
 	a, err := app.New(testenv.Postgres(t), rdb, now, testenv.Logger(t), o)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -86,7 +87,7 @@ func newStage(t *testing.T) *stage {
 		stop()
 		<-ended
 	})
-	server, err := httpapi.New(web.Deps(a, prometheus.NewRegistry()), httpapi.Config{})
+	server, err := httpapi.New(web.Deps(a, prometheus.NewRegistry()), httpapi.Config{RequestTimeout: 3 * time.Minute, IngestTimeout: time.Minute})
 	require.NoError(t, err)
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)

@@ -61,6 +61,13 @@ func (s *stage) play(t *testing.T, doc *openapi3.T, o operation, r request, toke
 		return
 	}
 	again, valid := s.send(t, doc, o, r, token, tag)
+	for range 10 { // where all tests run at once, a count or a visit may be left out of an answer, and be in the next
+		if again.status != http.StatusOK {
+			break
+		}
+		tag = again.header.Get("ETag")
+		again, valid = s.send(t, doc, o, r, token, tag)
+	}
 	require.Equal(t, http.StatusNotModified, again.status, what)
 	require.Equal(t, tag, again.header.Get("ETag"))
 	valid.check(t, again, "again, "+what)
