@@ -137,7 +137,7 @@ func (p *Publisher) PublishUsers(ctx context.Context, now *time.Time, ids ...uui
 		s, err := p.publish(ctx, now, page, true)
 		switch {
 		case errors.Is(err, leaderboard.ErrAway) && p.boards.Answers(ctx):
-			return fmt.Errorf("publish users: %w: %v", ErrPending, err)
+			return fmt.Errorf("publish users: %w: %s", ErrPending, err.Error()) // and not that Redis is away
 		case err != nil:
 			return fmt.Errorf("publish users: %w: %w", ErrPending, err)
 		}

@@ -101,8 +101,10 @@ func (x boardBench) page(b *testing.B, cursor string) func() {
 // deep is the cursor of a page after about so many places: that after whoever is there.
 func (x boardBench) deep(b *testing.B, places int) string {
 	b.Helper()
-	members := x.rdb.ZRevRange(b.Context(), fmt.Sprintf("{lb:%s:%s:%s}:z", x.board.Period, x.board.StartsOn, x.board.Lang),
-		int64(places), int64(places)).Val()
+	members := x.rdb.ZRangeArgs(b.Context(), redis.ZRangeArgs{
+		Key:   fmt.Sprintf("{lb:%s:%s:%s}:z", x.board.Period, x.board.StartsOn, x.board.Lang),
+		Start: places, Stop: places, Rev: true,
+	}).Val()
 	require.Len(b, members, 1)
 	p, err := x.reader.Page(b.Context(), noon, x.board, leaderboard.Query{Limit: 100, Around: uuid.MustParse(members[0])})
 	require.NoError(b, err)
