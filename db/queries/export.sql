@@ -71,6 +71,9 @@ WHERE k.owner_id = $1;
 -- name: ExportOutbox :many
 SELECT (to_jsonb(o) - 'user_id')::jsonb AS data FROM outbox o WHERE o.user_id = $1;
 
+-- name: ExportRecapMails :many
+SELECT (to_jsonb(m) - 'user_id' - 'claim')::jsonb AS data FROM recap_mails m WHERE m.user_id = $1 ORDER BY m.week;
+
 -- name: ExportRejections :many
 SELECT (to_jsonb(r) - 'user_id')::jsonb AS data FROM rejections r WHERE r.user_id = $1 ORDER BY r.at;
 

@@ -17,6 +17,7 @@ import (
 	"github.com/commma/commma/internal/groups"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/outbox"
+	"github.com/commma/commma/internal/recapmail"
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/views"
@@ -80,5 +81,5 @@ func (a *App) eraseUser(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error 
 func newExporter(db store.Beginner, c clock.Clock) *export.Exporter {
 	return export.New(db, c, export.Config{},
 		account.ExportTx, ingest.ExportTx, aggregate.ExportTx, engagement.ExportTx, views.ExportTx, following.ExportTx,
-		groups.ExportTx, outbox.ExportTx)
+		groups.ExportTx, recapmail.ExportTx, outbox.ExportTx)
 }

@@ -447,6 +447,30 @@ func (q *Queries) ExportOutbox(ctx context.Context, db DBTX, userID uuid.UUID) (
 	return items, nil
 }
 
+const ExportRecapMails = `-- name: ExportRecapMails :many
+SELECT (to_jsonb(m) - 'user_id' - 'claim')::jsonb AS data FROM recap_mails m WHERE m.user_id = $1 ORDER BY m.week
+`
+
+func (q *Queries) ExportRecapMails(ctx context.Context, db DBTX, userID uuid.UUID) ([][]byte, error) {
+	rows, err := db.Query(ctx, ExportRecapMails, userID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var data []byte
+		if err := rows.Scan(&data); err != nil {
+			return nil, err
+		}
+		items = append(items, data)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ExportRejections = `-- name: ExportRejections :many
 SELECT (to_jsonb(r) - 'user_id')::jsonb AS data FROM rejections r WHERE r.user_id = $1 ORDER BY r.at
 `
