@@ -58,7 +58,7 @@ func TestAStreamThatIsCutCanBeTold(t *testing.T) {
 	require.NotContains(t, string(body), `"end"`)
 	var second api.RecapLine
 	require.NoError(t, json.Unmarshal([]byte(lines[1]), &second))
-	f.walk = nil
+	b = setup(t, &fake{walked: f.walked})
 	got := b.call(t, http.MethodGet, "/v1/recaps?week=2026-W24&cursor="+*second.Cursor, "", job())
 	require.Equal(t, lines[2]+"\n"+`{"count":1,"end":true}`+"\n", got.body)
 	got = b.call(t, http.MethodGet, "/v1/recaps?week=2026-W23&cursor="+*second.Cursor, "", job())
