@@ -125,7 +125,14 @@ func (d *deleteRace) marked(ctx context.Context, u *deleter) error {
 		v AS (INSERT INTO view_days VALUES ($1, '2026-01-01', 1, 1)),
 		k AS (INSERT INTO kudos (owner_id, session_id, user_id) VALUES ($1, $2, gen_random_uuid()), (gen_random_uuid(), gen_random_uuid(), $1)),
 		c AS (INSERT INTO comments (id, owner_id, session_id, author_id, body)
-			VALUES (gen_random_uuid(), $1, $2, gen_random_uuid(), 'a'), (gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), $1, 'b'))
+			VALUES (gen_random_uuid(), $1, $2, gen_random_uuid(), 'a'), (gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), $1, 'b')),
+		g AS (INSERT INTO groups (id, owner_id, name) VALUES (gen_random_uuid(), $1, 'g') RETURNING id),
+		m AS (INSERT INTO group_members (group_id, user_id) SELECT id, $1 FROM g),
+		o AS (INSERT INTO groups (id, owner_id, name) VALUES (gen_random_uuid(), gen_random_uuid(), 'o') RETURNING id),
+		i AS (INSERT INTO group_invitations (group_id, user_id) SELECT id, $1 FROM o),
+		f AS (INSERT INTO follows (user_id, followee_id) VALUES ($1, gen_random_uuid()), (gen_random_uuid(), $1)),
+		h AS (INSERT INTO former_handles (handle, user_id, until) VALUES (left($1::text, 30), $1, now() + interval '1 day')),
+		w AS (INSERT INTO recap_mails (week, user_id) VALUES ('2026-01-05', $1))
 		INSERT INTO counter_deltas (owner_id, session_id, kudos, comments) VALUES ($1, $2, 1, 1)`, u.ID, u.session)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/httpapi"
 	"github.com/commma/commma/internal/redisconn"
+	"github.com/commma/commma/internal/servicetoken"
 	"github.com/commma/commma/internal/testenv"
 )
 
@@ -29,18 +31,31 @@ import (
 var stands = map[string]func(*testing.T, *cast) string{
 	"ada":         func(_ *testing.T, c *cast) string { return c.ada.Handle },
 	"grace":       func(_ *testing.T, c *cast) string { return c.grace.Handle },
+	"demo":        func(_ *testing.T, c *cast) string { return c.demo.Handle },
 	"profile:ada": func(_ *testing.T, c *cast) string { return "profile:" + c.ada.Handle },
 	// A session of ada's.
 	"8f14e45f-ceea-467f-a9b1-0d3a5f0f8c11": func(_ *testing.T, c *cast) string { return c.session },
 	// What grace has written about it.
 	"0b9c4a6e-2f4e-4a37-9d5b-0d2c8a1e7f55": func(t *testing.T, c *cast) string { return c.comment(t) },
+	// A group of ada's.
+	"5b1d2c9e-0f5a-4c9e-8f43-5e5f64b1b3a2": func(t *testing.T, c *cast) string { return c.group(t) },
+	// What is in the link of a mail to demo.
+	"Pw5qPXsLS32NQ15fZLGzotq3xJ0Yw1x1rQb2o5nY0dE": func(t *testing.T, c *cast) string { return c.link(t) },
 }
 
 // callers are whose token an operation is asked for with, by its operationId; all others are with demo's.
 var callers = map[string]func(*testing.T, *cast) string{
 	"deleteSession": func(_ *testing.T, c *cast) string { return c.ada.Token },
 	"deleteComment": func(_ *testing.T, c *cast) string { return c.grace.Token },
+
+	"renameGroup": owner, "deleteGroup": owner, "inviteToGroup": owner, "withdrawInvitation": owner, "removeMember": owner,
+	"acceptInvitation": invited, "declineInvitation": invited,
+
+	"listRecaps": func(t *testing.T, c *cast) string { return c.job(t) },
 }
+
+func owner(_ *testing.T, c *cast) string   { return c.ada.Token }
+func invited(_ *testing.T, c *cast) string { return c.grace.Token }
 
 // cast are the people of one example. demo, who asks, has done nothing; ada has coded.
 type cast struct {
@@ -120,6 +135,34 @@ func (c *cast) comment(t *testing.T) (id string) {
 	require.Equal(t, http.StatusCreated, got.status, "%s", got.body)
 	id, _ = got.json(t)["comment"].(map[string]any)["id"].(string)
 	return id
+}
+
+// group has ada make a group, of which demo is a member, and into which grace is invited.
+func (c *cast) group(t *testing.T) (id string) {
+	t.Helper()
+	group, err := c.Groups.Create(t.Context(), c.ada.ID, "Compiler friends")
+	require.NoError(t, err)
+	require.NoError(t, c.Groups.Invite(t.Context(), c.ada.ID, group, c.demo.Handle))
+	require.NoError(t, c.Groups.Accept(t.Context(), c.demo.ID, group))
+	require.NoError(t, c.Groups.Invite(t.Context(), c.ada.ID, group, c.grace.Handle))
+	return group.String()
+}
+
+func (c *cast) link(t *testing.T) string {
+	t.Helper()
+	link, err := c.Links.URL(t.Context(), "https://example.org", c.demo.ID)
+	require.NoError(t, err)
+	u, err := url.Parse(link)
+	require.NoError(t, err)
+	return u.Query().Get("token")
+}
+
+// job is the token of a job that reads recaps.
+func (c *cast) job(t *testing.T) string {
+	t.Helper()
+	token, err := servicetoken.Create(t.Context(), c.DB, "job-"+c.demo.Handle, []servicetoken.Scope{servicetoken.ScopeRecaps})
+	require.NoError(t, err)
+	return token
 }
 
 // ask sends a request that is no example.

@@ -6,6 +6,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/commma/commma/internal/calendar"
 	"github.com/labstack/echo/v4"
@@ -312,6 +313,30 @@ type ErrorDetail struct {
 
 // ErrorDetailCode The kind of finding.
 type ErrorDetailCode string
+
+// ExportLine A line has one of export, which is the first, table with row, and end, which is the last.
+type ExportLine struct {
+	// End Without it the answer was cut short.
+	End *struct {
+		// Rows How many rows there were.
+		Rows int64 `json:"rows"`
+	} `json:"end,omitempty"`
+
+	// Export What the lines are of.
+	Export *struct {
+		// At The moment of the snapshot, UTC.
+		At time.Time `json:"at"`
+
+		// Format Raised when what stands in the lines changes its meaning.
+		Format int `json:"format"`
+	} `json:"export,omitempty"`
+
+	// Row Its columns by name.
+	Row *map[string]interface{} `json:"row,omitempty"`
+
+	// Table Which table the row is of.
+	Table *string `json:"table,omitempty"`
+}
 
 // FeedEntry One session of somebody who is followed.
 type FeedEntry struct {
