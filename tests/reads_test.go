@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	readTrials = 200
+	readTrials = 60
 	readSample = 2
 )
 
