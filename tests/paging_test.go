@@ -25,7 +25,7 @@ func TestTrialsPaging(t *testing.T) {
 	alongside(t)
 	for _, where := range boardPlaces {
 		s := newSuite(t, "board of "+where.name+" walked by cursor", 1)
-		p := newPaging(t, where.weeksAgo)
+		p := newPaging(t, where.weeksAgo, scaled(100_000, pagingSample))
 		s.add(p.walk(p.byCursor))
 	}
 }
@@ -36,7 +36,7 @@ func TestTrialsPagingWithoutPlaces(t *testing.T) {
 	alongside(t)
 	for _, where := range boardPlaces {
 		s := newSuiteWithout(t, "places in cursors", "board of "+where.name+" walked", 1)
-		p := newPaging(t, where.weeksAgo)
+		p := newPaging(t, where.weeksAgo, pagingSample)
 		s.add(p.walk(p.byIndex))
 	}
 }
@@ -60,14 +60,15 @@ type paging struct {
 const (
 	moverEvery   = 10
 	moversAtOnce = 20
+	pagingSample = 5000 // members; a page that goes wrong shows among them too
 )
 
-func newPaging(t *testing.T, weeksAgo int) *paging {
+func newPaging(t *testing.T, weeksAgo, members int) *paging {
 	t.Helper()
 	now := clock.System{}.Now().UTC()
 	span := calendar.SpanOf(calendar.PeriodWeek, calendar.DayOf(now.AddDate(0, 0, -7*weeksAgo)))
 	p := &paging{
-		scene: newScene(t), members: scaled(100_000, 5000), board: leaderboard.Board{Span: span}, live: weeksAgo == 0,
+		scene: newScene(t), members: members, board: leaderboard.Board{Span: span}, live: weeksAgo == 0,
 		rand: rand.New(rand.NewPCG(1, uint64(weeksAgo))),
 	}
 	p.exec(`INSERT INTO users (id, handle, token_hash, version) SELECT md5(i::text)::uuid,
