@@ -50,8 +50,8 @@ const pastTotals = `INSERT INTO totals
 // seed fills a database with the crowd. Rows lie in the order of time, as they would have come.
 func (c crowd) seed(b *testing.B, db *pgxpool.Pool) {
 	b.Helper()
-	exec(b, db, `INSERT INTO users (id, handle, token_hash, privacy, version) SELECT `+uid+`, 'user-' || i, '\x00', 'summary', 1
-		FROM generate_series(1, $1::int) i`, c.users)
+	exec(b, db, `INSERT INTO users (id, handle, token_hash, privacy, version, session_count) SELECT `+uid+`, 'user-' || i, '\x00', 'summary', 1, $2
+		FROM generate_series(1, $1::int) i`, c.users, c.sessions)
 	exec(b, db, `INSERT INTO user_zones SELECT id, 0, 'UTC' FROM users`)
 	if c.sessions > 0 {
 		rebuild := dropIndexes(b, db, "sessions", "session_seconds", "archives", "totals")
