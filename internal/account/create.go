@@ -3,7 +3,6 @@ package account
 import (
 	"context"
 	"fmt"
-	"regexp"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -13,9 +12,6 @@ import (
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
-
-// handleForm is that of GitHub's handles, by which users sign in. Case counts.
-var handleForm = regexp.MustCompile(`^[A-Za-z0-9-]{1,39}$`)
 
 // NewUser is a user to be created.
 type NewUser struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
@@ -23,7 +24,7 @@ const (
 
 // ValidateHandle says whether handle has the form of one. It is an *InvalidError if not.
 func ValidateHandle(handle string) error {
-	if !handleForm.MatchString(handle) {
+	if !activity.IsHandle(handle) {
 		return &InvalidError{Field: "handle", Message: "must have 1 to 39 letters, digits and hyphens"}
 	}
 	return nil

@@ -139,5 +139,5 @@ func (s *Service) session(ctx context.Context, viewer, id uuid.UUID) (dbsqlc.Eng
 // hidden says whether the viewer may not see that a user in this mode has sessions. Statements that change something say the
 // same themselves, in the transaction that changes it.
 func hidden(viewer, userID uuid.UUID, mode activity.Mode) bool {
-	return privacy.See(privacy.ViewerOf(viewer, userID), mode, privacy.List) == privacy.Hidden
+	return privacy.Hides(viewer, userID, mode, privacy.List)
 }

@@ -3,12 +3,9 @@ package following
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/commma/commma/internal/activity"
-	"github.com/commma/commma/internal/languages"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/sessions"
 	"github.com/commma/commma/internal/store/dbsqlc"
@@ -26,14 +23,11 @@ type Page struct {
 	Next    *sessions.Cursor // where the next page starts; nil at the end
 }
 
-// newest stands before every session, so that the first page is read like all others.
-var newest = sessions.Cursor{StartedAt: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), ID: uuid.Max}
-
 // Feed returns up to limit sessions of those whom a user follows: those after the cursor, or the newest ones when it is nil.
 // Equal starts are ordered by id, largest first. Nobody on off is in it.
 func (s *Service) Feed(ctx context.Context, userID uuid.UUID, after *sessions.Cursor, limit int) (Page, error) {
 	if after == nil {
-		after = &newest
+		after = &sessions.Newest
 	}
 	rows, err := s.q.FollowListSessions(ctx, s.db, dbsqlc.FollowListSessionsParams{
 		UserID: userID, BeforeAt: after.StartedAt, BeforeID: after.ID, MaxRows: int32(limit) + 1,
@@ -44,8 +38,8 @@ func (s *Service) Feed(ctx context.Context, userID uuid.UUID, after *sessions.Cu
 	p := Page{Entries: make([]Entry, 0, len(rows))}
 	for i := range rows[:min(len(rows), limit)] {
 		// The statement says the same; what it does not know of a mode that is to come is hidden here.
-		if r := &rows[i]; !hidden(userID, r.UserID, r.Privacy, privacy.Feed) {
-			p.Entries = append(p.Entries, entry(r))
+		if r := &rows[i]; !privacy.Hides(userID, r.UserID, r.Privacy, privacy.Feed) {
+			p.Entries = append(p.Entries, entry(userID, r))
 		}
 	}
 	// The cursor is the last session of this page, not the first of the next: that one may be absorbed by then.
@@ -56,21 +50,14 @@ func (s *Service) Feed(ctx context.Context, userID uuid.UUID, after *sessions.Cu
 	return p, nil
 }
 
-func entry(r *dbsqlc.FollowListSessionsRow) Entry {
+func entry(viewer uuid.UUID, r *dbsqlc.FollowListSessionsRow) Entry {
+	access := privacy.See(privacy.ViewerOf(viewer, r.UserID), r.Privacy, privacy.Detail)
 	return Entry{
 		Session: sessions.Session{
 			ID: r.ID, StartedAt: r.StartedAt.UTC(), EndedAt: r.EndedAt.UTC(), Keystrokes: r.Keystrokes, Lines: r.Lines,
-			TopLang: shownLang(r.Privacy, r.TopLang),
+			TopLang: sessions.ShownLang(access, r.TopLang),
 			Counts:  sessions.Counts{Views: r.Views, Shares: r.Shares, Kudos: r.Kudos, Comments: r.Comments},
 		},
 		By: Person{Handle: r.Handle, AvatarURL: r.AvatarUrl},
 	}
-}
-
-// shownLang keeps the names of languages that are not listed from others unless their owner is on full: they are free text.
-func shownLang(mode activity.Mode, lang string) string {
-	if mode == activity.ModeFull || languages.Listed(lang) {
-		return lang
-	}
-	return languages.Unknown
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -63,13 +62,10 @@ type Followed struct {
 	At time.Time // since when, UTC
 }
 
-// handleForm keeps what cannot be a handle from the database.
-var handleForm = regexp.MustCompile(`^[A-Za-z0-9-]{1,39}$`)
-
 // Follow has the user follow whoever has the handle; to do so twice changes nothing. It fails with ErrNotFound, ErrSelf,
 // ErrOff or ErrTooMany.
 func (s *Service) Follow(ctx context.Context, userID uuid.UUID, handle string) error {
-	if !handleForm.MatchString(handle) {
+	if !activity.IsHandle(handle) {
 		return ErrNotFound
 	}
 	err := store.WithTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
@@ -85,7 +81,7 @@ func (s *Service) Follow(ctx context.Context, userID uuid.UUID, handle string) e
 			return fmt.Errorf("find user: %w", err)
 		case other.ID == userID:
 			return ErrSelf
-		case hidden(userID, other.ID, other.Privacy, privacy.Profile):
+		case privacy.Hides(userID, other.ID, other.Privacy, privacy.Profile):
 			return ErrNotFound
 		}
 		return s.followTx(ctx, tx, userID, other.ID)
@@ -124,7 +120,7 @@ func (s *Service) followTx(ctx context.Context, tx pgx.Tx, userID, other uuid.UU
 // Unfollow has the user no longer follow whoever has the handle. It is no error if they did not, or if there is nobody of
 // this handle: so it tells nothing, and who is on off, or follows somebody who is, can leave off too.
 func (s *Service) Unfollow(ctx context.Context, userID uuid.UUID, handle string) error {
-	if !handleForm.MatchString(handle) {
+	if !activity.IsHandle(handle) {
 		return nil
 	}
 	if err := s.q.FollowDelete(ctx, s.db, userID, handle); err != nil {
@@ -141,7 +137,7 @@ func (s *Service) List(ctx context.Context, userID uuid.UUID) ([]Followed, error
 	}
 	list := make([]Followed, 0, len(rows))
 	for _, r := range rows {
-		if !hidden(userID, r.ID, r.Privacy, privacy.Profile) {
+		if !privacy.Hides(userID, r.ID, r.Privacy, privacy.Profile) {
 			list = append(list, Followed{Person: Person{Handle: r.Handle, AvatarURL: r.AvatarUrl}, At: r.FollowedAt.UTC()})
 		}
 	}
@@ -165,8 +161,4 @@ func EraseUserTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error {
 		return fmt.Errorf("erase who follows whom: %w", err)
 	}
 	return nil
-}
-
-func hidden(viewer, userID uuid.UUID, mode activity.Mode, k privacy.Kind) bool {
-	return privacy.See(privacy.ViewerOf(viewer, userID), mode, k) == privacy.Hidden
 }

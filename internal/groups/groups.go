@@ -198,12 +198,8 @@ func (s *Service) MemberIDs(ctx context.Context, viewer, id uuid.UUID) ([]uuid.U
 
 // person is a user as the viewer sees them, nil when hidden. Who is shown in a group is who has a profile.
 func person(viewer, userID uuid.UUID, mode activity.Mode, handle string, avatarURL *string) *Person {
-	if hidden(viewer, userID, mode) {
+	if privacy.Hides(viewer, userID, mode, privacy.Profile) {
 		return nil
 	}
 	return &Person{Handle: handle, AvatarURL: avatarURL}
-}
-
-func hidden(viewer, userID uuid.UUID, mode activity.Mode) bool {
-	return privacy.See(privacy.ViewerOf(viewer, userID), mode, privacy.Profile) == privacy.Hidden
 }

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
-
-// handleForm keeps what cannot be a handle from the database.
-var handleForm = regexp.MustCompile(`^[A-Za-z0-9-]{1,39}$`)
 
 // Invite invites whoever has the handle into a group of the user's; to do so twice changes nothing. It fails with
 // ErrNotFound (also when there is nobody of this handle whom the user may see), ErrNotOwner, ErrOff, ErrMember or ErrTooMany.
@@ -43,14 +40,14 @@ func (s *Service) Invite(ctx context.Context, userID, id uuid.UUID, handle strin
 
 // lockInvitee finds a user and holds them: they are not deleted, nor invited by somebody else, until the transaction ends.
 func (s *Service) lockInvitee(ctx context.Context, tx pgx.Tx, viewer uuid.UUID, handle string) (uuid.UUID, error) {
-	if !handleForm.MatchString(handle) {
+	if !activity.IsHandle(handle) {
 		return uuid.Nil, ErrNotFound
 	}
 	u, err := s.q.GroupFindUser(ctx, tx, handle)
 	if err != nil {
 		return uuid.Nil, absent("find user", err)
 	}
-	if hidden(viewer, u.ID, u.Privacy) {
+	if privacy.Hides(viewer, u.ID, u.Privacy, privacy.Profile) {
 		return uuid.Nil, ErrNotFound
 	}
 	if err := s.q.GroupLockCount(ctx, tx, store.CountLock(u.ID)); err != nil {
@@ -123,7 +120,7 @@ func (s *Service) changeOther(ctx context.Context, userID, id uuid.UUID, handle 
 		if err := is.owns(); err != nil && !errors.Is(err, ErrOff) {
 			return err
 		}
-		if !handleForm.MatchString(handle) {
+		if !activity.IsHandle(handle) {
 			return ErrNotFound
 		}
 		// Not locked: whoever is being deleted meanwhile takes all of this along.
@@ -131,7 +128,7 @@ func (s *Service) changeOther(ctx context.Context, userID, id uuid.UUID, handle 
 		if err != nil {
 			return absent("find user", err)
 		}
-		if hidden(userID, u.ID, u.Privacy) {
+		if privacy.Hides(userID, u.ID, u.Privacy, privacy.Profile) {
 			return ErrNotFound
 		}
 		return fn(ctx, tx, u.ID)

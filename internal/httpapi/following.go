@@ -79,13 +79,9 @@ func (h *handlers) GetFeed(c echo.Context, params api.GetFeedParams) error {
 	if err != nil {
 		return err
 	}
-	var after *sessions.Cursor
-	if raw := value(params.Cursor); raw != "" {
-		cursor, err := sessions.ParseCursor(raw)
-		if err != nil {
-			return err
-		}
-		after = &cursor
+	after, err := sessionCursor(params.Cursor)
+	if err != nil {
+		return err
 	}
 	page, err := h.Following.Feed(c.Request().Context(), grant.UserID, after, clampOf(params.Limit, defaultFeed, maxFeed))
 	if err != nil {

@@ -137,20 +137,9 @@ func (h *handlers) GetGroupLeaderboard(c echo.Context, rawID string, params api.
 
 // answerCircle answers a page of the board of some users.
 func (h *handlers) answerCircle(c echo.Context, viewer uuid.UUID, users []uuid.UUID, params boardParams) error {
-	now := h.Clock.Now()
-	board, err := boardOf(params, now, h.Languages)
-	if err != nil {
-		return err
-	}
-	query, err := boardQuery(params, viewer)
-	if err != nil {
-		return err
-	}
-	page, err := h.Circles.Page(c.Request().Context(), now, board, users, query)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, http.StatusOK, leaderboardPage(&page))
+	return h.answerBoard(c, viewer, params, func(ctx context.Context, now time.Time, b leaderboard.Board, q leaderboard.Query) (leaderboard.Page, error) {
+		return h.Circles.Page(ctx, now, b, users, q)
+	})
 }
 
 // InviteToGroup invites somebody.

@@ -46,16 +46,24 @@ func (h *handlers) GetLeaderboard(c echo.Context, params api.GetLeaderboardParam
 	default:
 		return invalid("scope", "want following")
 	}
+	return h.answerBoard(c, grant.UserID, common, h.Boards.Page)
+}
+
+// pageFunc reads a page of a board.
+type pageFunc func(ctx context.Context, now time.Time, b leaderboard.Board, q leaderboard.Query) (leaderboard.Page, error)
+
+// answerBoard answers the page that the parameters ask for, as read reads it.
+func (h *handlers) answerBoard(c echo.Context, viewer uuid.UUID, params boardParams, read pageFunc) error {
 	now := h.Clock.Now()
-	board, err := boardOf(common, now, h.Languages)
+	board, err := boardOf(params, now, h.Languages)
 	if err != nil {
 		return err
 	}
-	query, err := boardQuery(common, grant.UserID)
+	query, err := boardQuery(params, viewer)
 	if err != nil {
 		return err
 	}
-	page, err := h.Boards.Page(c.Request().Context(), now, board, query)
+	page, err := read(c.Request().Context(), now, board, query)
 	if err != nil {
 		return err
 	}

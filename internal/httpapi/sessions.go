@@ -51,19 +51,24 @@ func (h *handlers) ListUserSessions(c echo.Context, handle string, params api.Li
 }
 
 func (h *handlers) answerSessions(c echo.Context, viewer, userID uuid.UUID, rawCursor, rawLimit *string) error {
-	var after *sessions.Cursor
-	if raw := value(rawCursor); raw != "" {
-		cursor, err := sessions.ParseCursor(raw)
-		if err != nil {
-			return err
-		}
-		after = &cursor
+	after, err := sessionCursor(rawCursor)
+	if err != nil {
+		return err
 	}
 	page, err := h.Sessions.List(c.Request().Context(), viewer, userID, after, limitOf(rawLimit, defaultSessions))
 	if err != nil {
 		return err
 	}
 	return writeJSON(c, http.StatusOK, sessionPage(&page))
+}
+
+// sessionCursor is where a page of sessions begins: nil without a parameter.
+func sessionCursor(raw *string) (*sessions.Cursor, error) {
+	if value(raw) == "" {
+		return nil, nil //nolint:nilnil // the newest ones
+	}
+	cursor, err := sessions.ParseCursor(*raw)
+	return &cursor, err
 }
 
 // GetSession answers a session to whoever may see it. What is not a session's id is answered like an id of a session that

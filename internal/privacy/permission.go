@@ -55,6 +55,11 @@ const (
 	WithPaths
 )
 
+// Hides says whether a viewer, uuid.Nil for an anonymous one, may read nothing of this kind of a user in this mode, by See.
+func Hides(viewer, userID uuid.UUID, m activity.Mode, k Kind) bool {
+	return See(ViewerOf(viewer, userID), m, k) == Hidden
+}
+
 // See is the one answer to what a viewer may read of a user in this mode; docs/privacy.md has it as a table. Every read of
 // another user's data asks it, or is a query that says the same (boards: privacy <> 'off') and is held against it by a
 // test. Whatever is not known is hidden.

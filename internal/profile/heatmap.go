@@ -56,7 +56,7 @@ func (r *Reader) Heatmap(ctx context.Context, viewer uuid.UUID, handle string, d
 		return Heatmap{}, fmt.Errorf("read days: %w", err)
 	}
 	// Decided anew, by the mode that was read with the days.
-	if privacy.See(privacy.ViewerOf(viewer, u.ID), row.Privacy, privacy.Heatmap) == privacy.Hidden {
+	if privacy.Hides(viewer, u.ID, row.Privacy, privacy.Heatmap) {
 		return Heatmap{}, ErrNotFound
 	}
 	return Heatmap{User: u, Days: *days, Seconds: row.Seconds}, nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -53,13 +52,10 @@ func NewReader(db dbsqlc.DBTX, c clock.Clock, languages []string) *Reader {
 	return &Reader{db: db, clock: c, langs: languages}
 }
 
-// handleForm keeps what cannot be a handle from the database.
-var handleForm = regexp.MustCompile(`^[A-Za-z0-9-]{1,39}$`)
-
 // User is the user with this handle, whose case counts, as viewer may see them; viewer is uuid.Nil for an anonymous one. It
 // fails with ErrNotFound also for a user on off, except to themselves.
 func (r *Reader) User(ctx context.Context, viewer uuid.UUID, handle string) (User, error) {
-	if !handleForm.MatchString(handle) {
+	if !activity.IsHandle(handle) {
 		return User{}, ErrNotFound
 	}
 	u, err := dbsqlc.New().ProfileGetUser(ctx, r.db, handle)
@@ -69,7 +65,7 @@ func (r *Reader) User(ctx context.Context, viewer uuid.UUID, handle string) (Use
 	if err != nil {
 		return User{}, fmt.Errorf("read profile: %w", err)
 	}
-	if hidden(viewer, u.ID, u.Privacy) {
+	if privacy.Hides(viewer, u.ID, u.Privacy, privacy.Profile) {
 		return User{}, ErrNotFound
 	}
 	return r.userOf(u), nil
@@ -95,13 +91,8 @@ func (r *Reader) Stats(ctx context.Context, viewer, userID uuid.UUID) (Stats, er
 	if err != nil {
 		return Stats{}, fmt.Errorf("read sums of a profile: %w", err)
 	}
-	if hidden(viewer, userID, row.Privacy) {
+	if privacy.Hides(viewer, userID, row.Privacy, privacy.Profile) {
 		return Stats{}, ErrNotFound
 	}
 	return Stats{Sessions: row.TotalSessions, Seconds: row.TotalSeconds, TopLang: row.TopLang, Views: row.Views}, nil
-}
-
-// hidden says whether the viewer may not see that there is such a user.
-func hidden(viewer, userID uuid.UUID, mode activity.Mode) bool {
-	return privacy.See(privacy.ViewerOf(viewer, userID), mode, privacy.Profile) == privacy.Hidden
 }

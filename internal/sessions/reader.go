@@ -24,15 +24,15 @@ type Reader struct {
 // NewReader makes a Reader over a pool.
 func NewReader(db dbsqlc.DBTX) *Reader { return &Reader{db: db, q: dbsqlc.New()} }
 
-// newest stands before every session, so that the first page is read like all others and walks the same index.
-var newest = Cursor{StartedAt: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), ID: uuid.Max}
+// Newest stands before every session, so that the first page is read like all others and walks the same index.
+var Newest = Cursor{StartedAt: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), ID: uuid.Max}
 
 // List returns up to limit of the user's sessions, newest first, as far as the viewer may see them by the mode that is read
 // with them; uuid.Nil is an anonymous one: those after the cursor, or the newest ones when it is nil. Equal starts are ordered
 // by id, largest first. Errors: ErrNotFound.
 func (r *Reader) List(ctx context.Context, viewer, userID uuid.UUID, after *Cursor, limit int) (Page, error) {
 	if after == nil {
-		after = &newest
+		after = &Newest
 	}
 	rows, err := r.q.SessionListBefore(ctx, r.db, dbsqlc.SessionListBeforeParams{
 		UserID:   userID,
@@ -44,23 +44,20 @@ func (r *Reader) List(ctx context.Context, viewer, userID uuid.UUID, after *Curs
 		return Page{}, fmt.Errorf("list sessions: %w", err)
 	}
 	p := Page{Sessions: make([]Session, 0, len(rows))}
-	if len(rows) > 0 && privacy.See(privacy.ViewerOf(viewer, userID), rows[0].Privacy, privacy.List) == privacy.Hidden {
+	if len(rows) > 0 && privacy.Hides(viewer, userID, rows[0].Privacy, privacy.List) {
 		return Page{}, ErrNotFound
 	}
 	for _, row := range rows[:min(len(rows), limit)] {
+		access := privacy.See(privacy.ViewerOf(viewer, userID), row.Privacy, privacy.Detail)
 		p.Sessions = append(p.Sessions, Session{
 			ID:         row.ID,
 			StartedAt:  row.StartedAt.UTC(),
 			EndedAt:    row.EndedAt.UTC(),
 			Keystrokes: row.Keystrokes,
 			Lines:      row.Lines,
-			TopLang:    row.TopLang,
+			TopLang:    ShownLang(access, row.TopLang),
 			Counts:     Counts{Views: row.Views, Shares: row.Shares, Kudos: row.Kudos, Comments: row.Comments},
 		})
-		// As in a session in full: names that are not listed are shown to whom its paths would be.
-		if privacy.See(privacy.ViewerOf(viewer, userID), row.Privacy, privacy.Detail) != privacy.WithPaths {
-			p.Sessions[len(p.Sessions)-1].hideUnlisted()
-		}
 	}
 	// The cursor is the last session that is shown, not the first that is not: that one may be absorbed by then.
 	if len(rows) > limit {
@@ -80,7 +77,7 @@ func (r *Reader) Find(ctx context.Context, viewer, id uuid.UUID) (Ref, error) {
 	if err != nil {
 		return Ref{}, fmt.Errorf("find session: %w", err)
 	}
-	if privacy.See(privacy.ViewerOf(viewer, row.UserID), row.Privacy, privacy.Detail) == privacy.Hidden {
+	if privacy.Hides(viewer, row.UserID, row.Privacy, privacy.Detail) {
 		return Ref{}, ErrNotFound
 	}
 	return Ref{Owner: row.UserID, ID: row.ID}, nil
@@ -138,13 +135,16 @@ func (d *Detail) hideUnlisted() {
 		}
 	}
 	d.Langs = shown
-	d.Session.hideUnlisted()
+	d.TopLang = ShownLang(privacy.WithoutPaths, d.TopLang)
 }
 
-func (s *Session) hideUnlisted() {
-	if !languages.Listed(s.TopLang) {
-		s.TopLang = languages.Unknown
+// ShownLang is the key of a session's top language as it is shown to who has this access to the session in full: names that are
+// not listed are free text, and for those to whom its paths would be shown.
+func ShownLang(a privacy.Access, lang string) string {
+	if a == privacy.WithPaths || languages.Listed(lang) {
+		return lang
 	}
+	return languages.Unknown
 }
 
 // readJSON fills in what is stored as JSON. Its errors do not quote what was read, which can be paths.
