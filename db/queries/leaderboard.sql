@@ -75,12 +75,22 @@ WHERE t.user_id = sqlc.arg(user_id) AND t.period = sqlc.arg(period) AND t.starts
   AND t.seconds > 0 AND u.privacy <> 'off';
 
 -- name: LeaderboardLanguagesWithTotals :many
--- Which of the languages have totals in which of the spans: one probe of the index for each pair, whatever is stored.
+-- Which of the languages have totals in which of the spans: one probe of the index for each language, whatever is stored, and
+-- one for each pair of a span and a language that anybody ever used, for who has a total of a span has one of all time.
 -- The LIMIT keeps the planner from turning the probes into one scan of all totals; the order, which only the index has,
 -- from making each of them a scan that stops at the first match, for most languages have none.
+WITH used AS MATERIALIZED (
+    SELECT l.lang
+    FROM (SELECT unnest(sqlc.arg(langs)::text[]) AS lang) l
+    CROSS JOIN LATERAL (
+        SELECT FROM totals t
+        WHERE t.period = 'alltime' AND t.starts_on = '1970-01-01' AND t.lang || '' = l.lang AND t.seconds > 0
+        ORDER BY t.seconds DESC, t.user_id DESC LIMIT 1
+    ) probe
+)
 SELECT s.period::text AS period, s.starts_on::date AS starts_on, l.lang::text AS lang
 FROM (SELECT unnest(sqlc.arg(periods)::text[]) AS period, unnest(sqlc.arg(starts)::date[]) AS starts_on) s
-CROSS JOIN (SELECT unnest(sqlc.arg(langs)::text[]) AS lang) l
+CROSS JOIN used l
 CROSS JOIN LATERAL (
     SELECT FROM totals t
     WHERE t.period = s.period AND t.starts_on = s.starts_on AND t.lang || '' = l.lang AND t.seconds > 0

@@ -267,19 +267,20 @@ func TestEnsureKeptBuildsWhatIsMissing(t *testing.T) {
 	week := calendar.SpanOf(calendar.PeriodWeek, today)
 	f.total(id, Board{Span: week}, 90)
 	f.total(id, Board{Span: week, Lang: "c++"}, 60)
+	f.total(id, boardOf(calendar.PeriodAllTime, "c++"), 60)
 	f.total(id, Board{Span: week, Lang: "klingon"}, 30) // not listed: no board
 	old := Board{Span: calendar.SpanOf(calendar.PeriodDay, today-9), Lang: "go"}
 	f.total(id, old, 30) // not kept
 
 	done, err := f.builder.EnsureKept(t.Context(), &noon)
 	require.NoError(t, err)
-	require.Equal(t, Ensured{Boards: 11, Built: 11, Rows: 2}, done)
-	require.Len(t, f.keys("*"), 22)
+	require.Equal(t, Ensured{Boards: 12, Built: 12, Rows: 3}, done)
+	require.Len(t, f.keys("*"), 24)
 	require.Equal(t, map[uuid.UUID]int64{id: 60}, f.scores(Board{Span: week, Lang: "c++"}))
 
 	done, err = f.builder.EnsureKept(t.Context(), &noon)
 	require.NoError(t, err)
-	require.Equal(t, Ensured{Boards: 11}, done)
+	require.Equal(t, Ensured{Boards: 12}, done)
 
 	// One key of one board evicted, one board broken, one being built by another process.
 	lost, broken, busy := Board{Span: week}, Board{Span: week, Lang: "c++"}, boardOf(calendar.PeriodDay, "")
@@ -289,7 +290,7 @@ func TestEnsureKeptBuildsWhatIsMissing(t *testing.T) {
 	require.NoError(t, f.rdb.Set(t.Context(), busy.keys().building, "somebody", 0).Err())
 	done, err = f.builder.EnsureKept(t.Context(), &noon)
 	require.NoError(t, err)
-	require.Equal(t, Ensured{Boards: 11, Built: 2, Busy: 1, Rows: 2}, done)
+	require.Equal(t, Ensured{Boards: 12, Built: 2, Busy: 1, Rows: 2}, done)
 	require.Equal(t, map[uuid.UUID]int64{id: 90}, f.scores(lost))
 	require.Equal(t, map[uuid.UUID]int64{id: 60}, f.scores(broken))
 }

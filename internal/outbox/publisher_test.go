@@ -31,10 +31,10 @@ func TestCyclePublishesAndClears(t *testing.T) {
 	f.requireBoards(false)
 
 	require.Equal(t, Stats{}, f.cycle(), "nothing is left to do")
-	f.change(userID(2), 500, boardOf(calendar.PeriodDay, ""), boardOf(calendar.PeriodDay, "go"))
+	f.change(userID(2), 500, boardOf(calendar.PeriodDay, ""), boardOf(calendar.PeriodDay, "go"), boardOf(calendar.PeriodAllTime, "go"))
 	s = f.cycle()
 	require.Equal(t, 1, s.Users)
-	require.Equal(t, 1, s.Built, "the first seconds in go today")
+	require.Equal(t, 2, s.Built, "the first seconds in go, today and ever")
 	require.Zero(t, f.pending())
 	f.requireBoards(false)
 }
@@ -378,7 +378,7 @@ func TestABrokenBoardHoldsUpItsUsersOnly(t *testing.T) {
 			if n > pageUsers {
 				lang = "go"
 			}
-			f.change(userID(n), 60, boardOf(calendar.PeriodDay, lang))
+			f.change(userID(n), 60, boardOf(calendar.PeriodDay, lang), boardOf(calendar.PeriodAllTime, lang))
 		}
 	}
 	changeAll()
@@ -389,7 +389,7 @@ func TestABrokenBoardHoldsUpItsUsersOnly(t *testing.T) {
 	changeAll()
 	s, err := f.publisher.PublishPending(t.Context(), &noon)
 	require.ErrorContains(t, err, "WRONGTYPE")
-	require.Equal(t, Stats{Users: others, Left: pageUsers, Boards: 1, Rows: others}, s)
+	require.Equal(t, Stats{Users: others, Left: pageUsers, Boards: 3, Rows: pageUsers + 2*others}, s)
 	require.Equal(t, pageUsers, f.pending())
 	f.cycle()
 	require.Zero(t, f.pending())
@@ -402,12 +402,15 @@ func TestACycleBuildsWhatItFindsMissing(t *testing.T) {
 	f := newFixture(t)
 	f.users(2)
 	f.cycle()
-	other := f.stopAfter("LeaderboardLanguagesWithTotals", func() { f.change(userID(1), 60, boardOf(calendar.PeriodDay, "go")) })
+	of := func(lang string) []leaderboard.Board {
+		return []leaderboard.Board{boardOf(calendar.PeriodDay, lang), boardOf(calendar.PeriodAllTime, lang)}
+	}
+	other := f.stopAfter("LeaderboardLanguagesWithTotals", func() { f.change(userID(1), 60, of("go")...) })
 	// stopDB waits for a first row, so there must be one.
-	f.change(userID(2), 60, boardOf(calendar.PeriodDay, "c"))
+	f.change(userID(2), 60, of("c")...)
 	s, err := other.publisher.Cycle(t.Context(), &noon)
 	require.NoError(t, err)
-	require.Equal(t, 2, s.Built)
+	require.Equal(t, 4, s.Built)
 	require.Zero(t, f.pending())
 	f.requireBoards(false)
 }

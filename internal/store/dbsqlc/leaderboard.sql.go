@@ -235,9 +235,18 @@ func (q *Queries) LeaderboardGet(ctx context.Context, db DBTX, arg LeaderboardGe
 }
 
 const LeaderboardLanguagesWithTotals = `-- name: LeaderboardLanguagesWithTotals :many
+WITH used AS MATERIALIZED (
+    SELECT l.lang
+    FROM (SELECT unnest($3::text[]) AS lang) l
+    CROSS JOIN LATERAL (
+        SELECT FROM totals t
+        WHERE t.period = 'alltime' AND t.starts_on = '1970-01-01' AND t.lang || '' = l.lang AND t.seconds > 0
+        ORDER BY t.seconds DESC, t.user_id DESC LIMIT 1
+    ) probe
+)
 SELECT s.period::text AS period, s.starts_on::date AS starts_on, l.lang::text AS lang
 FROM (SELECT unnest($1::text[]) AS period, unnest($2::date[]) AS starts_on) s
-CROSS JOIN (SELECT unnest($3::text[]) AS lang) l
+CROSS JOIN used l
 CROSS JOIN LATERAL (
     SELECT FROM totals t
     WHERE t.period = s.period AND t.starts_on = s.starts_on AND t.lang || '' = l.lang AND t.seconds > 0
@@ -257,7 +266,8 @@ type LeaderboardLanguagesWithTotalsRow struct {
 	Lang     string
 }
 
-// Which of the languages have totals in which of the spans: one probe of the index for each pair, whatever is stored.
+// Which of the languages have totals in which of the spans: one probe of the index for each language, whatever is stored, and
+// one for each pair of a span and a language that anybody ever used, for who has a total of a span has one of all time.
 // The LIMIT keeps the planner from turning the probes into one scan of all totals; the order, which only the index has,
 // from making each of them a scan that stops at the first match, for most languages have none.
 func (q *Queries) LeaderboardLanguagesWithTotals(ctx context.Context, db DBTX, arg LeaderboardLanguagesWithTotalsParams) ([]LeaderboardLanguagesWithTotalsRow, error) {
