@@ -108,7 +108,10 @@ func child(ctx context.Context) error {
 }
 
 func publisher(pool *pgxpool.Pool, rdb redis.UniversalClient) *outbox.Publisher {
-	keys := languages.Keys()
+	return publisherOf(languages.Keys(), pool, rdb)
+}
+
+func publisherOf(keys []string, pool *pgxpool.Pool, rdb redis.UniversalClient) *outbox.Publisher {
 	return outbox.New(pool, leaderboard.NewBoards(rdb), leaderboard.NewBuilder(pool, rdb, keys, nopLogger()), keys)
 }
 

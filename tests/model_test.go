@@ -97,7 +97,10 @@ type modelWorker struct {
 
 func newModelWorker(pool *pgxpool.Pool, rdb redis.UniversalClient, parallel int) *modelWorker {
 	f := newFinalizer()
-	return &modelWorker{finalizer: f, aggregator: aggregate.New(pool, f, clock.System{}, nopLogger(), parallel), publisher: publisher(pool, rdb)}
+	return &modelWorker{
+		finalizer: f, aggregator: aggregate.New(pool, f, clock.System{}, nopLogger(), parallel),
+		publisher: publisherOf(modelBoardLanguages(), pool, rdb),
+	}
 }
 
 func newLane(t *testing.T, s *suite) *lane {
@@ -114,11 +117,14 @@ func newLane(t *testing.T, s *suite) *lane {
 	}
 	l.tables = slices.Compact(l.tables) // a table with several columns of users is there once for each
 	l.rdb, l.worker = rdb, newModelWorker(l.pool, rdb, 2)
-	l.reader = leaderboard.NewReader(l.pool, rdb, leaderboard.ReaderConfig{RedisTimeout: 5 * time.Second, MissingFunc: func(b leaderboard.Board) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.missing = append(l.missing, b)
-	}})
+	l.reader = leaderboard.NewReader(l.pool, rdb, leaderboard.ReaderConfig{
+		RedisTimeout: 5 * time.Second, Languages: modelBoardLanguages(),
+		MissingFunc: func(b leaderboard.Board) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.missing = append(l.missing, b)
+		},
+	})
 	l.client = &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(l.client.CloseIdleConnections)
 	l.startServer()
@@ -141,7 +147,7 @@ func (l *lane) killServer() {
 }
 
 // cleanEvery is after how many sequences a lane forgets the users of all: what a build of boards costs must not grow.
-const cleanEvery = 100
+const cleanEvery = 25
 
 // clean empties the servers. Users are forgotten under the server's feet, as no caller of the next sequence has a token of
 // theirs.
