@@ -67,7 +67,13 @@ func (h *handlers) answerBoard(c echo.Context, viewer uuid.UUID, params boardPar
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, http.StatusOK, leaderboardPage(&page))
+	answer := leaderboardPage(&page)
+	if page.UpdatedAt.Equal(now) { // computed for this request: the next one gets the same page of another moment
+		same := answer
+		same.UpdatedAt = api.Instant{}
+		tagAnswerBy(c, same)
+	}
+	return writeJSON(c, http.StatusOK, answer)
 }
 
 // answerFollowing answers a page of the board of a user and those whom the user follows.

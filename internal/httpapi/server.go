@@ -172,8 +172,16 @@ func (d *Deps) validate() error {
 	return nil
 }
 
-// ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+// ServeHTTP implements http.Handler. HEAD is answered as GET is, whose body net/http does not send for it: Echo has routes
+// for methods by name only.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead {
+		get := *r // net/http keeps the request it made, by which it knows that there is to be no body
+		get.Method = http.MethodGet
+		r = &get
+	}
+	s.echo.ServeHTTP(w, r)
+}
 
 // Serve answers requests on l until ctx ends, then stops listening, lets the requests under way end, and returns when
 // the last one has. After the drain timeout their contexts are cancelled and their connections closed, which is

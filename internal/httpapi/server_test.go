@@ -86,6 +86,31 @@ func (r running) requireStopped(t *testing.T) error {
 	}
 }
 
+// TestHeadIsGetWithoutTheBody, also on a connection that goes on to be used.
+func TestHeadIsGetWithoutTheBody(t *testing.T) {
+	t.Parallel()
+	r := serve(t, &fake{}, Config{})
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	t.Cleanup(client.CloseIdleConnections)
+	headers := map[string]http.Header{}
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodGet} {
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.address+"/v1/leaderboard", nil)
+		require.NoError(t, err)
+		res, err := client.Do(req)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		require.Equal(t, method == http.MethodHead, len(body) == 0)
+		require.NotEmpty(t, res.Header.Get("ETag"))
+		res.Header.Del("Date")
+		res.Header.Del("X-Request-Id")
+		headers[method] = res.Header
+	}
+	require.Equal(t, headers[http.MethodGet], headers[http.MethodHead])
+}
+
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}), make(chan struct{})

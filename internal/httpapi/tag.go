@@ -12,8 +12,12 @@ import (
 
 const headerETag = "ETag"
 
-// keyTagged marks a request whose answer gets a tag; see tagAnswer.
-const keyTagged = "commma.tagged"
+const (
+	// keyTagged marks a request whose answer gets a tag; see tagAnswer.
+	keyTagged = "commma.tagged"
+	// keyTagBasis holds what the tag is made of in place of the answer; see tagAnswerBy.
+	keyTagBasis = "commma.tag-basis"
+)
 
 // tagAnswer has writeJSON give the answer a tag, by which whoever kept it can ask whether it is still the same. It is for
 // reads that hold no paths: nobody is meant to keep what holds them.
@@ -23,11 +27,20 @@ const keyTagged = "commma.tagged"
 // that is sent.
 func tagAnswer(c echo.Context) { c.Set(keyTagged, true) }
 
+// tagAnswerBy has the tag made of basis, which is the answer without what differs from one moment to the next though nothing
+// has happened. Whether there is a tag is for tagAnswer to say.
+func tagAnswerBy(c echo.Context, basis any) { c.Set(keyTagBasis, basis) }
+
 func isTagged(c echo.Context) bool { return c.Get(keyTagged) != nil }
 
 // writeTagged answers with body and its tag, or says that the client has it already.
 func writeTagged(c echo.Context, mime string, body []byte) error {
-	h, tag := c.Response().Header(), tagOf(body)
+	return writeTaggedBy(c, mime, body, body)
+}
+
+// writeTaggedBy is writeTagged with a tag made of basis.
+func writeTaggedBy(c echo.Context, mime string, body, basis []byte) error {
+	h, tag := c.Response().Header(), tagOf(basis)
 	h.Set(headerETag, tag)
 	if holds(c.Request().Header, tag) {
 		return c.NoContent(http.StatusNotModified)

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
@@ -58,6 +59,24 @@ func TestTagsAreComparedWeakly(t *testing.T) {
 	}
 	two := b.call(t, http.MethodGet, "/v1/leaderboard", "", ifNoneMatch(`"x"`), ifNoneMatch(tag))
 	require.Equal(t, http.StatusNotModified, two.status)
+}
+
+// A page of an old board is computed for each request, so it is of another moment each time, and yet the same.
+func TestAPageOfAnotherMomentIsTheSame(t *testing.T) {
+	t.Parallel()
+	at, seconds := time.Time{}, int64(60)
+	b := setup(t, &fake{page: func(b leaderboard.Board, _ leaderboard.Query) (leaderboard.Page, error) {
+		return leaderboard.Page{Board: b, UpdatedAt: at, Entries: []leaderboard.Entry{{Handle: "ada", Seconds: seconds, Rank: 1}}}, nil
+	}})
+	tag := func() string { return b.call(t, http.MethodGet, "/v1/leaderboard", "").header.Get("ETag") }
+	at = b.clock.Now()
+	first := tag()
+	b.clock.Advance(time.Minute)
+	require.NotEqual(t, first, tag(), "published a minute ago: it is not of this moment")
+	at = b.clock.Now()
+	require.Equal(t, first, tag())
+	seconds++
+	require.NotEqual(t, first, tag())
 }
 
 // A kept page is not shown any longer once a user on it has gone.
