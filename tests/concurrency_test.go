@@ -136,13 +136,15 @@ func (s *stack) crowdTrial(aggregators int) (found tally, skipped int) {
 }
 
 // faultsIn counts the lines of a process's log that report what must not be, and shows the first. That a query was slow is
-// no fault, nor that the servers of tests are not made to last, nor what is left to others at the end.
+// no fault, nor that the servers of tests are not made to last, nor what is left to others at the end, nor what was put off on
+// a machine with too much to do: whatever is pending in the end counts.
 func (s *stack) faultsIn(log string) (n int64) {
 	for line := range strings.Lines(log) {
 		isFault := strings.Contains(line, " level=ERROR ") || strings.Contains(line, " level=WARN ")
 		isSlow := strings.Contains(line, " msg=query ") && !strings.Contains(line, " sqlstate=")
 		isLeft := strings.Contains(line, "another process takes over") // who is told to stop does not wait long
-		if !isFault || isSlow || isLeft || strings.Contains(line, "Redis is not set up") {
+		isPutOff := strings.Contains(line, "no answer from Redis; ") && strings.Contains(line, "it stays pending")
+		if !isFault || isSlow || isLeft || isPutOff || strings.Contains(line, "Redis is not set up") {
 			continue
 		}
 		if n++; n == 1 {
