@@ -21,7 +21,7 @@ build: ## Build bin/commma-api
 test: ## Run all tests with the race detector, on private servers; ARGS='-run TestX'
 	go test -race -timeout 15m $(ARGS) ./...
 
-trials: ## Run the reliability suites at full size and print their table; SCALE=0.1 for a tenth; about an hour
+trials: ## Run the reliability suites at full size and print their table; SCALE=0.1 for a tenth; about 55 minutes
 	cd tests && COMMMA_SCALE=$(or $(SCALE),1) GOGC=400 go test -timeout 3h -count=1 -parallel 5 -run TestTrials $(ARGS)
 
 bench: ## Run the benchmarks at a hundredth of the documented size; ARGS='-benchtime 1x'

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/account"
@@ -15,6 +16,7 @@ import (
 	"github.com/commma/commma/internal/following"
 	"github.com/commma/commma/internal/redisconn"
 	"github.com/commma/commma/internal/sessions"
+	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/testenv"
 )
 
@@ -50,6 +52,23 @@ func (b *bundle) users(t *testing.T, handles ...string) (ids []uuid.UUID) {
 func (b *bundle) turn(t *testing.T, user uuid.UUID, mode activity.Mode) {
 	t.Helper()
 	require.NoError(t, b.app.Accounts.ChangeMode(t.Context(), user, mode))
+}
+
+// begin starts a transaction that ends with the test at the latest.
+func (b *bundle) begin(t *testing.T) pgx.Tx {
+	t.Helper()
+	tx, err := b.app.DB.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+	return tx
+}
+
+// waitForWaiters waits until so many wait for a lock.
+func (b *bundle) waitForWaiters(t *testing.T, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return b.count(t, `pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) == n
+	}, time.Minute, 5*time.Millisecond)
 }
 
 func (b *bundle) exec(t *testing.T, sql string, args ...any) {
@@ -116,10 +135,15 @@ func TestFollowingIsLimited(t *testing.T) {
 	ids := b.users(t, "ada", "grace", "edsger")
 	b.exec(t, `INSERT INTO follows (user_id, followee_id) SELECT $1, gen_random_uuid() FROM generate_series(1, $2::int)`,
 		ids[0], following.MaxFollowing-1)
+	tx := b.begin(t)
+	_, err := tx.Exec(ctx, `LOCK TABLE follows IN SHARE MODE`) // they may count, and wait before they insert
+	require.NoError(t, err)
 	results := make(chan error, 2)
 	for _, h := range []string{"grace", "edsger"} {
 		go func() { results <- b.Follow(ctx, ids[0], h) }()
 	}
+	b.waitForWaiters(t, 2)
+	require.NoError(t, tx.Rollback(ctx))
 	taken, refused := <-results, <-results
 	if taken != nil {
 		taken, refused = refused, taken
@@ -147,21 +171,35 @@ func TestFollowAUserWhoIsBeingDeleted(t *testing.T) {
 	t.Parallel()
 	b, ctx := setup(t), t.Context()
 	ids := b.users(t, "ada", "grace")
-	tx, err := b.app.DB.Begin(ctx)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(ctx)) })
-	_, err = tx.Exec(ctx, `SELECT FROM users WHERE id = $1 FOR UPDATE`, ids[1]) // as every delete does first
+	tx := b.begin(t)
+	_, err := tx.Exec(ctx, `SELECT FROM users WHERE id = $1 FOR UPDATE`, ids[1]) // as every delete does first
 	require.NoError(t, err)
 	followed := make(chan error, 1)
 	go func() { followed <- b.Follow(ctx, ids[0], "grace") }()
-	require.Eventually(t, func() bool {
-		return b.count(t, `pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) == 1
-	}, time.Minute, 5*time.Millisecond)
+	b.waitForWaiters(t, 1)
 	require.NoError(t, following.EraseUserTx(ctx, tx, ids[1]))
 	_, err = tx.Exec(ctx, `DELETE FROM users WHERE id = $1`, ids[1])
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(ctx))
 	require.ErrorIs(t, <-followed, following.ErrNotFound)
+	require.Zero(t, b.count(t, `follows`))
+}
+
+// Who is about to go off follows nobody: the change of mode comes wholly before, or wholly after.
+func TestFollowingWaitsForAChangeOfMode(t *testing.T) {
+	t.Parallel()
+	b, ctx := setup(t), t.Context()
+	ids := b.users(t, "ada", "grace")
+	tx := b.begin(t)
+	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, store.IngestLock(ids[0])) // as a change of mode does first
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, `UPDATE users SET privacy = 'off' WHERE id = $1`, ids[0])
+	require.NoError(t, err)
+	followed := make(chan error, 1)
+	go func() { followed <- b.Follow(ctx, ids[0], "grace") }()
+	b.waitForWaiters(t, 1)
+	require.NoError(t, tx.Commit(ctx))
+	require.ErrorIs(t, <-followed, following.ErrOff)
 	require.Zero(t, b.count(t, `follows`))
 }
 

@@ -460,9 +460,9 @@ WITH mine AS (
       AND t.period = $2 AND t.starts_on = $3 AND t.lang = $4::text
       AND t.seconds > 0 AND u.privacy <> 'off'
 ), steps AS (
-    SELECT array_agg(DISTINCT m.seconds ORDER BY m.seconds) AS bounds, min(m.seconds) AS lowest FROM mine m
+    SELECT array_agg(DISTINCT m.seconds::float8 ORDER BY m.seconds::float8) AS bounds, min(m.seconds) AS lowest FROM mine m
 ), counted AS MATERIALIZED (
-    SELECT width_bucket(t.seconds - 1, (SELECT s.bounds FROM steps s)) AS step, count(*) AS n
+    SELECT width_bucket((t.seconds - 1)::float8, (SELECT s.bounds FROM steps s)) AS step, count(*) AS n
     FROM totals t
     WHERE t.period = $2 AND t.starts_on = $3 AND t.lang || '' = $4::text
       AND t.seconds > (SELECT s.lowest FROM steps s)
@@ -470,7 +470,7 @@ WITH mine AS (
     GROUP BY 1
 )
 SELECT m.user_id, (1 + coalesce((SELECT sum(c.n) FROM counted c
-    WHERE c.step > width_bucket(m.seconds - 1, (SELECT s.bounds FROM steps s))), 0))::bigint AS rank
+    WHERE c.step > width_bucket((m.seconds - 1)::float8, (SELECT s.bounds FROM steps s))), 0))::bigint AS rank
 FROM mine m
 `
 
@@ -487,7 +487,8 @@ type LeaderboardRanksRow struct {
 }
 
 // The ranks of some users. Their scores cut the board into steps, and the board is counted by step in one pass down to
-// the lowest of them, however many are asked for. width_bucket says how many of the bounds are less than a score.
+// the lowest of them, however many are asked for. width_bucket says how many of the bounds are less than a score; for
+// floats, which are exact for all seconds there can be, it is three times as fast as for others.
 func (q *Queries) LeaderboardRanks(ctx context.Context, db DBTX, arg LeaderboardRanksParams) ([]LeaderboardRanksRow, error) {
 	rows, err := db.Query(ctx, LeaderboardRanks,
 		arg.UserIDs,

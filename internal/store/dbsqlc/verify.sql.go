@@ -72,7 +72,7 @@ const VerifyBoardUsers = `-- name: VerifyBoardUsers :many
 SELECT i.user_id::uuid AS user_id, coalesce(u.version, o.version, 0)::bigint AS version,
     (o.user_id IS NOT NULL)::boolean AS pending, (u.id IS NULL)::boolean AS gone,
     (CASE WHEN u.privacy <> 'off' THEN coalesce((SELECT t.seconds FROM totals t
-        WHERE t.user_id = u.id AND t.period = $1 AND t.starts_on = $2 AND (t.lang || '') = $3::text), 0)
+        WHERE t.user_id = u.id AND t.period = $1 AND t.starts_on = $2 AND t.lang = $3::text), 0)
         ELSE 0 END)::bigint AS seconds,
     coalesce(u.handle, '')::text AS handle, coalesce(u.avatar_url, '')::text AS avatar_url, u.streak_first_on, u.streak_last_on,
     coalesce((SELECT z.zone FROM user_zones z WHERE z.user_id = i.user_id ORDER BY z.from_s DESC LIMIT 1), 'UTC')::text AS zone,
@@ -109,7 +109,7 @@ type VerifyBoardUsersRow struct {
 
 // What a board should hold of some users: no seconds of those who are gone, on off or without a total, and the facts that a
 // page shows. The version is that which was published last, or will be. The total of each is looked up by user: joined, or
-// with a lang that the index of boards could use, the planner may read the whole board for it.
+// by the expression of the boards' index, the planner may read the whole board for it.
 func (q *Queries) VerifyBoardUsers(ctx context.Context, db DBTX, arg VerifyBoardUsersParams) ([]VerifyBoardUsersRow, error) {
 	rows, err := db.Query(ctx, VerifyBoardUsers,
 		arg.Period,
