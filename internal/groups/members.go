@@ -75,11 +75,11 @@ func (s *Service) invite(ctx context.Context, tx pgx.Tx, userID, id, invitee uui
 	case is.Members+is.Invitations >= MaxMembers:
 		return ErrTooMany
 	}
-	n, err := s.q.GroupCountInvitationsOf(ctx, tx, invitee)
+	n, err := s.q.GroupCountInvitationsOf(ctx, tx, userID, invitee)
 	if err != nil {
 		return fmt.Errorf("count invitations: %w", err)
 	}
-	if n >= MaxInvitations {
+	if n.Open >= MaxInvitations || n.FromOwner >= MaxInvitationsFrom {
 		return ErrTooMany
 	}
 	return s.q.GroupInsertInvitation(ctx, tx, id, invitee)
@@ -191,10 +191,11 @@ func (s *Service) countGroups(ctx context.Context, tx pgx.Tx, userID uuid.UUID) 
 	return nil
 }
 
-// Decline answers an invitation with no. It fails with ErrNotFound, also while the owner is on off, who is not shown then.
+// Decline answers an invitation with no, in whatever mode the owner is: nobody can be made to keep one. It fails with
+// ErrNotFound.
 func (s *Service) Decline(ctx context.Context, userID, id uuid.UUID) error {
 	err := s.change(ctx, userID, id, func(ctx context.Context, tx pgx.Tx, is standing) error {
-		if !is.Invited || activity.Mode(is.OwnerPrivacy) == activity.ModeOff {
+		if !is.Invited {
 			return ErrNotFound
 		}
 		_, err := s.q.GroupDeleteInvitation(ctx, tx, id, userID)
