@@ -21,8 +21,9 @@ import (
 // Recaps reads weeks in review.
 type Recaps interface {
 	Own(ctx context.Context, userID uuid.UUID, w recap.Week) (*recap.Recap, error)
-	// Walk calls each with the recaps of all active users after one, in order of id, and paged now and then between.
-	Walk(ctx context.Context, w recap.Week, after uuid.UUID, each func(*recap.Addressed) error, paged func() error) error
+	// WalkShown calls each with the recaps of all active users after one, as others may see them, in order of id, and paged now
+	// and then between.
+	WalkShown(ctx context.Context, w recap.Week, after uuid.UUID, each func(*recap.Addressed) error, paged func() error) error
 }
 
 // GetRecap answers the signed-in user's week.
@@ -84,7 +85,7 @@ func (h *handlers) streamRecaps(c echo.Context, week recap.Week, after uuid.UUID
 		enc := json.NewEncoder(lines)
 		enc.SetEscapeHTML(false)
 		var count int64
-		err := h.Recaps.Walk(ctx, week, after, func(r *recap.Addressed) error {
+		err := h.Recaps.WalkShown(ctx, week, after, func(r *recap.Addressed) error {
 			count++
 			cursor, answer := recap.Cursor(week, r.UserID), recapAnswer(&r.Recap)
 			return enc.Encode(api.RecapLine{User: &api.RecapUser{ID: r.UserID, Handle: r.Handle}, Recap: &answer, Cursor: &cursor})

@@ -984,7 +984,7 @@ type Recap struct {
 	// Example: You coded 3 h 30 min, 40 % more than the week before.
 	Headline string `json:"headline"`
 
-	// Languages Languages by their seconds, most first; from the 21st on they are added up as `Other`.
+	// Languages Languages by their seconds, most first; from the 21st on they are added up as `Other`, with what is hidden.
 	Languages []SessionLanguage `json:"languages"`
 
 	// Note What else there is to say, in English.
