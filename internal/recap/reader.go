@@ -119,8 +119,12 @@ const (
 )
 
 // Walk calls each with the recap of every user who was active in the week and is not on off, as it is for the user's own eyes,
-// in order of id, after one of them (uuid.Nil for all). A page of recaps is in memory at a time; paged, when it is not nil, is called after each.
+// in order of id, after one of them (uuid.Nil for all). A page of recaps is in memory at a time; paged, when it is not nil, is
+// called after each, and after each look at users of whom nobody may have been active: never long after it was called.
 func (r *Reader) Walk(ctx context.Context, w Week, after uuid.UUID, each func(*Addressed) error, paged func() error) error {
+	if paged == nil {
+		paged = func() error { return nil }
+	}
 	ranks, err := r.Ranks(ctx, w)
 	if err != nil {
 		return err
@@ -131,17 +135,18 @@ func (r *Reader) Walk(ctx context.Context, w Week, after uuid.UUID, each func(*A
 		if err != nil {
 			return err
 		}
+		if err := paged(); err != nil {
+			return err
+		}
 		for len(active) > 0 {
 			n := min(readPage, len(active))
 			if err := r.walkPage(ctx, w, ranks, active[:n], each); err != nil {
 				return err
 			}
-			active = active[n:]
-			if paged != nil {
-				if err := paged(); err != nil {
-					return err
-				}
+			if err := paged(); err != nil {
+				return err
 			}
+			active = active[n:]
 		}
 	}
 	return nil

@@ -248,6 +248,11 @@ func TestWalkIsWholeAndBounded(t *testing.T) {
 	require.NoError(t, b.Walk(t.Context(), week, whole[700], collect, nil))
 	require.Equal(t, whole[701:], ids)
 
+	looked := 0
+	quiet := func() error { looked++; return nil }
+	require.NoError(t, b.Walk(t.Context(), week.Previous(), uuid.Nil, func(*recap.Addressed) error { return errors.New("active") }, quiet))
+	require.Equal(t, 2, looked, "a look that finds nobody is told, too")
+
 	stop := errors.New("stop")
 	require.ErrorIs(t, b.Walk(t.Context(), week, uuid.Nil, func(*recap.Addressed) error { return stop }, nil), stop)
 	require.ErrorIs(t, b.Walk(t.Context(), week, uuid.Nil, collect, func() error { return stop }), stop)
