@@ -5,7 +5,12 @@
 -- for nothing else. Members and invitations are read by statements after the one that waited: its own snapshot is older.
 
 -- name: GroupCountInvitationsOf :one
-SELECT count(*) FROM group_invitations WHERE user_id = $1;
+-- The invitations that a user can see, and those of them that are from one owner: who is on off must not use up anybody's.
+SELECT count(*) AS open, count(*) FILTER (WHERE g.owner_id = sqlc.arg(owner_id)) AS from_owner
+FROM group_invitations i
+JOIN groups g ON g.id = i.group_id
+JOIN users o ON o.id = g.owner_id
+WHERE i.user_id = sqlc.arg(user_id) AND o.privacy <> 'off';
 
 -- name: GroupCountOf :one
 SELECT count(*) FROM group_members WHERE user_id = $1;
@@ -88,13 +93,14 @@ WHERE i.group_id = $1
 ORDER BY i.invited_at, u.id;
 
 -- name: GroupListInvitationsOf :many
--- The invitations of a user, newest first.
+-- The newest invitations that a user can see. Owners who come back from off can bring more than may be made.
 SELECT g.id, g.name, i.invited_at, o.id AS owner_id, o.handle, o.avatar_url, o.privacy
 FROM group_invitations i
 JOIN groups g ON g.id = i.group_id
 JOIN users o ON o.id = g.owner_id
-WHERE i.user_id = $1
-ORDER BY i.invited_at DESC, g.id;
+WHERE i.user_id = sqlc.arg(user_id) AND o.privacy <> 'off'
+ORDER BY i.invited_at DESC, g.id
+LIMIT sqlc.arg(max_rows);
 
 -- name: GroupListMembers :many
 -- A group with its members, if the viewer is one of them; first the one who has been there longest. In one statement, so

@@ -18,9 +18,10 @@ import (
 
 // The limits.
 const (
-	MaxMembers     = 100 // of a group, those invited included
-	MaxGroups      = 50  // that one user is a member of
-	MaxInvitations = 50  // that one user has not answered
+	MaxMembers         = 100 // of a group, those invited included
+	MaxGroups          = 50  // that one user is a member of
+	MaxInvitations     = 50  // that one user has not answered, without those of owners on off
+	MaxInvitationsFrom = 5   // of these, from one owner, so that nobody uses up somebody's alone
 )
 
 // DB is a pool, or a connection.
@@ -112,7 +113,7 @@ func (s *Service) Create(ctx context.Context, userID uuid.UUID, name string) (uu
 }
 
 // List returns the groups that a user is a member of, first the one joined first, and the invitations that the user has not
-// answered, newest first. Both are bounded by the limits.
+// answered, newest first and without those of owners on off. Both are bounded by the limits.
 func (s *Service) List(ctx context.Context, userID uuid.UUID) ([]Summary, []Invitation, error) {
 	rows, err := s.q.GroupListOf(ctx, s.db, userID)
 	if err != nil {
@@ -125,7 +126,7 @@ func (s *Service) List(ctx context.Context, userID uuid.UUID) ([]Summary, []Invi
 			Owner: person(userID, r.OwnerID, r.Privacy, r.Handle, r.AvatarUrl),
 		})
 	}
-	invited, err := s.q.GroupListInvitationsOf(ctx, s.db, userID)
+	invited, err := s.q.GroupListInvitationsOf(ctx, s.db, userID, MaxInvitations)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list invitations: %w", err)
 	}

@@ -55,8 +55,8 @@ func TestLifeOfAGroup(t *testing.T) {
 	require.ErrorIs(t, b.Invite(ctx, ada, id, "ada"), groups.ErrMember)
 	for _, nobody := range []string{"nobody", "", "grace\x00", "\xff"} {
 		require.ErrorIs(t, b.Invite(ctx, ada, id, nobody), groups.ErrNotFound)
-		require.ErrorIs(t, b.Withdraw(ctx, ada, id, nobody), groups.ErrNotFound)
-		require.ErrorIs(t, b.Remove(ctx, ada, id, nobody), groups.ErrNotFound)
+		require.NoError(t, b.Withdraw(ctx, ada, id, nobody))
+		require.NoError(t, b.Remove(ctx, ada, id, nobody))
 	}
 	require.NoError(t, b.Invite(ctx, ada, id, "edsger"))
 	require.NoError(t, b.Withdraw(ctx, ada, id, "edsger"))
@@ -133,13 +133,11 @@ func TestWhoIsOffIsHidden(t *testing.T) {
 	mine, _, err := b.List(ctx, edsger)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, mine[0].Members)
-	require.ErrorIs(t, b.Remove(ctx, ada, id, "grace"), groups.ErrNotFound)
 
 	b.turn(t, alan, activity.ModeOff)
 	g, err := b.Get(ctx, ada, id)
 	require.NoError(t, err)
 	require.Empty(t, g.Invited)
-	require.ErrorIs(t, b.Withdraw(ctx, ada, id, "alan"), groups.ErrNotFound)
 	require.ErrorIs(t, b.Invite(ctx, ada, id, "alan"), groups.ErrNotFound)
 	b.turn(t, alan, activity.ModeFull)
 
@@ -155,9 +153,32 @@ func TestWhoIsOffIsHidden(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, invitations)
 	require.ErrorIs(t, b.Accept(ctx, alan, id), groups.ErrNotFound)
-	require.ErrorIs(t, b.Decline(ctx, alan, id), groups.ErrNotFound)
 	b.turn(t, ada, activity.ModeFull)
 	require.NoError(t, b.Accept(ctx, alan, id), "it was only hidden")
+}
+
+// An owner takes out who is on off, and is told of them what is told of nobody.
+func TestWhoIsOffIsTakenOut(t *testing.T) {
+	t.Parallel()
+	b, ctx := setup(t), t.Context()
+	ids := b.users(t, "ada", "grace", "edsger", "alan")
+	ada, grace, edsger := ids[0], ids[1], ids[2]
+	id := b.group(t, ada, grace)
+	require.NoError(t, b.Invite(ctx, ada, id, "edsger"))
+	for _, user := range ids[1:] {
+		b.turn(t, user, activity.ModeOff)
+	}
+	for _, handle := range []string{"grace", "edsger", "alan", "nobody"} {
+		for range 2 {
+			require.NoError(t, b.Remove(ctx, ada, id, handle), handle)
+			require.NoError(t, b.Withdraw(ctx, ada, id, handle), handle)
+		}
+	}
+	require.Zero(t, b.count(t, `group_members WHERE user_id = $1`, grace))
+	require.Zero(t, b.count(t, `group_invitations WHERE user_id = $1`, edsger))
+	b.turn(t, grace, activity.ModeSummary)
+	require.ErrorIs(t, b.Remove(ctx, ada, id, "grace"), groups.ErrNotFound, "who is shown is no secret")
+	require.ErrorIs(t, b.Withdraw(ctx, ada, id, "grace"), groups.ErrNotFound)
 }
 
 // Nothing new is kept of who is on off; what is there they can end.

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/groups"
 )
 
@@ -34,7 +35,8 @@ func TestLimits(t *testing.T) {
 	require.NoError(t, b.Accept(ctx, grace, id))
 
 	other := b.group(t, ada)
-	b.exec(t, `INSERT INTO group_invitations SELECT gen_random_uuid(), $1 FROM generate_series(1, $2::int)`, edsger, groups.MaxInvitations-1)
+	alan := b.user(t, "alan")
+	b.wanted(t, alan, edsger, groups.MaxInvitations-1)
 	require.NoError(t, b.Invite(ctx, ada, other, "edsger"))
 	require.ErrorIs(t, b.Invite(ctx, ada, b.group(t, ada), "edsger"), groups.ErrTooMany)
 
@@ -43,6 +45,47 @@ func TestLimits(t *testing.T) {
 	_, err := b.Create(ctx, edsger, "x")
 	require.ErrorIs(t, err, groups.ErrTooMany)
 	require.ErrorIs(t, b.Accept(ctx, edsger, uuid.New()), groups.ErrNotFound, "what is hidden stays so at the limit")
+}
+
+// wanted has an owner invite somebody into so many groups, whatever the limits say.
+func (b *bundle) wanted(t *testing.T, owner, invitee uuid.UUID, n int) {
+	t.Helper()
+	b.exec(t, `WITH made AS (INSERT INTO groups (id, owner_id, name) SELECT gen_random_uuid(), $1, 'x' FROM generate_series(1, $3::int) RETURNING id)
+		INSERT INTO group_invitations (group_id, user_id) SELECT id, $2 FROM made`, owner, invitee, n)
+}
+
+// One owner does not use up what others may send, neither by sending all nor by hiding afterwards.
+func TestNobodyIsKeptFromInvitations(t *testing.T) {
+	t.Parallel()
+	b, ctx := setup(t), t.Context()
+	ids := b.users(t, "ada", "grace", "edsger")
+	ada, grace, edsger := ids[0], ids[1], ids[2]
+	var made []uuid.UUID
+	for range groups.MaxInvitationsFrom {
+		made = append(made, b.group(t, ada))
+		require.NoError(t, b.Invite(ctx, ada, made[len(made)-1], "edsger"))
+	}
+	more := b.group(t, ada)
+	require.ErrorIs(t, b.Invite(ctx, ada, more, "edsger"), groups.ErrTooMany)
+	require.NoError(t, b.Invite(ctx, ada, made[0], "edsger"), "again changes nothing")
+	require.NoError(t, b.Invite(ctx, ada, more, "grace"), "it is per pair")
+	require.NoError(t, b.Decline(ctx, edsger, made[0]))
+	require.NoError(t, b.Invite(ctx, ada, more, "edsger"))
+
+	b.wanted(t, ada, edsger, groups.MaxInvitations)
+	own := b.group(t, grace)
+	require.ErrorIs(t, b.Invite(ctx, grace, own, "edsger"), groups.ErrTooMany)
+	b.turn(t, ada, activity.ModeOff)
+	require.NoError(t, b.Invite(ctx, grace, own, "edsger"), "what is hidden takes no place")
+	require.NoError(t, b.Decline(ctx, edsger, more), "and can be declined")
+	require.ErrorIs(t, b.Decline(ctx, edsger, more), groups.ErrNotFound)
+	_, invitations, err := b.List(ctx, edsger)
+	require.NoError(t, err)
+	require.Len(t, invitations, 1)
+	b.turn(t, ada, activity.ModeFull)
+	_, invitations, err = b.List(ctx, edsger)
+	require.NoError(t, err)
+	require.Len(t, invitations, groups.MaxInvitations, "the list is bounded whoever comes back")
 }
 
 // Two at once do not both find the last place, whether it is a user's or a group's.
@@ -76,6 +119,11 @@ func TestLimitsHoldAtOnce(t *testing.T) {
 	// Both have counted when the rows of the groups are let go, unless the second waits for the first.
 	race(`SELECT FROM groups WHERE owner_id = $1 FOR UPDATE`, ada,
 		func() error { return b.Accept(ctx, grace, one) }, func() error { return b.Accept(ctx, grace, two) })
+
+	b.wanted(t, ada, edsger, groups.MaxInvitationsFrom-1)
+	race(`SELECT FROM groups WHERE owner_id = $1 FOR UPDATE`, ada,
+		func() error { return b.Invite(ctx, ada, one, "edsger") }, func() error { return b.Invite(ctx, ada, two, "edsger") })
+	b.exec(t, `DELETE FROM group_invitations WHERE user_id = $1`, edsger)
 
 	full := b.group(t, ada)
 	b.exec(t, `DELETE FROM group_members WHERE user_id = $1`, grace)

@@ -75,18 +75,18 @@ func (s *Service) invite(ctx context.Context, tx pgx.Tx, userID, id, invitee uui
 	case is.Members+is.Invitations >= MaxMembers:
 		return ErrTooMany
 	}
-	n, err := s.q.GroupCountInvitationsOf(ctx, tx, invitee)
+	n, err := s.q.GroupCountInvitationsOf(ctx, tx, userID, invitee)
 	if err != nil {
 		return fmt.Errorf("count invitations: %w", err)
 	}
-	if n >= MaxInvitations {
+	if n.Open >= MaxInvitations || n.FromOwner >= MaxInvitationsFrom {
 		return ErrTooMany
 	}
 	return s.q.GroupInsertInvitation(ctx, tx, id, invitee)
 }
 
-// Withdraw takes an invitation back. It fails with ErrNotFound (also when there is no such invitation that the user may see)
-// or ErrNotOwner.
+// Withdraw takes an invitation back. It fails with ErrNotFound (also when whoever has the handle is shown and not invited) or
+// ErrNotOwner. Of who is hidden, and of nobody, nothing is told: then there is no error, whether or not there was one.
 func (s *Service) Withdraw(ctx context.Context, userID, id uuid.UUID, handle string) error {
 	err := s.changeOther(ctx, userID, id, handle, func(ctx context.Context, tx pgx.Tx, other uuid.UUID) error {
 		n, err := s.q.GroupDeleteInvitation(ctx, tx, id, other)
@@ -98,8 +98,8 @@ func (s *Service) Withdraw(ctx context.Context, userID, id uuid.UUID, handle str
 	return nil
 }
 
-// Remove takes a member out of a group of the user's. It fails with ErrNotFound (also when there is no such member whom the
-// user may see), ErrNotOwner, or ErrMember for the owner, who leaves instead.
+// Remove takes a member out of a group of the user's. It fails with ErrNotFound (also when whoever has the handle is shown and
+// no member), ErrNotOwner, or ErrMember for the owner, who leaves instead. Of who is hidden, and of nobody, nothing is told.
 func (s *Service) Remove(ctx context.Context, userID, id uuid.UUID, handle string) error {
 	err := s.changeOther(ctx, userID, id, handle, func(ctx context.Context, tx pgx.Tx, other uuid.UUID) error {
 		if other == userID {
@@ -114,24 +114,30 @@ func (s *Service) Remove(ctx context.Context, userID, id uuid.UUID, handle strin
 	return nil
 }
 
-// changeOther lets the owner take something from somebody else. The owner may be on off: nothing new comes of it.
+// changeOther lets the owner take something from somebody else, in whatever mode either is: nothing new comes of it, and who
+// is on off still has a place. fn fails with ErrNotFound when there is nothing to take, which the owner is not told of somebody
+// hidden: the answer is the one for a handle that nobody has.
 func (s *Service) changeOther(ctx context.Context, userID, id uuid.UUID, handle string, fn func(ctx context.Context, tx pgx.Tx, other uuid.UUID) error) error {
 	return s.change(ctx, userID, id, func(ctx context.Context, tx pgx.Tx, is standing) error {
 		if err := is.owns(); err != nil && !errors.Is(err, ErrOff) {
 			return err
 		}
 		if !activity.IsHandle(handle) {
-			return ErrNotFound
+			return nil
 		}
 		// Not locked: whoever is being deleted meanwhile takes all of this along.
 		u, err := s.q.ProfileGetUser(ctx, tx, handle)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
 		if err != nil {
-			return absent("find user", err)
+			return fmt.Errorf("find user: %w", err)
 		}
-		if privacy.Hides(userID, u.ID, u.Privacy, privacy.Profile) {
-			return ErrNotFound
+		err = fn(ctx, tx, u.ID)
+		if errors.Is(err, ErrNotFound) && privacy.Hides(userID, u.ID, u.Privacy, privacy.Profile) {
+			return nil
 		}
-		return fn(ctx, tx, u.ID)
+		return err
 	})
 }
 
@@ -191,10 +197,11 @@ func (s *Service) countGroups(ctx context.Context, tx pgx.Tx, userID uuid.UUID) 
 	return nil
 }
 
-// Decline answers an invitation with no. It fails with ErrNotFound, also while the owner is on off, who is not shown then.
+// Decline answers an invitation with no, in whatever mode the owner is: nobody can be made to keep one. It fails with
+// ErrNotFound.
 func (s *Service) Decline(ctx context.Context, userID, id uuid.UUID) error {
 	err := s.change(ctx, userID, id, func(ctx context.Context, tx pgx.Tx, is standing) error {
-		if !is.Invited || activity.Mode(is.OwnerPrivacy) == activity.ModeOff {
+		if !is.Invited {
 			return ErrNotFound
 		}
 		_, err := s.q.GroupDeleteInvitation(ctx, tx, id, userID)

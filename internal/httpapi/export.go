@@ -37,7 +37,7 @@ func (h *handlers) ExportMe(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.stream(c, mimeLines, func(ctx context.Context, w io.Writer) error { return h.Exports.Export(ctx, grant.UserID, w) })
+	return h.stream(c, mimeLines, func(ctx context.Context, w *streamWriter) error { return h.Exports.Export(ctx, grant.UserID, w) })
 }
 
 // admitStream is admit for a stream, in the time that any other request has for it.
@@ -52,8 +52,9 @@ func (h *handlers) admitStream(c echo.Context, scope admission.Scope) (admission
 
 // stream answers with what write writes. A failure before the first byte is answered like any other; after it there is
 // nothing left but to cut the connection, so that nobody takes a part for the whole. Whoever waits for a part waits no
-// longer than for the answer to another request: a dependency that hangs ends it.
-func (h *handlers) stream(c echo.Context, mime string, write func(ctx context.Context, w io.Writer) error) error {
+// longer than for the answer to another request: a dependency that hangs ends it. Whoever makes progress without a part to
+// write says so.
+func (h *handlers) stream(c echo.Context, mime string, write func(ctx context.Context, w *streamWriter) error) error {
 	ctx, cancel := context.WithCancelCause(c.Request().Context())
 	defer cancel(nil)
 	w := &streamWriter{c: c, ctx: ctx, mime: mime, conn: http.NewResponseController(c.Response()), wait: h.cfg.RequestTimeout}
@@ -84,6 +85,14 @@ type streamWriter struct {
 	conn    *http.ResponseController
 	wait    time.Duration // for the next part
 	stalled *time.Timer
+}
+
+// progress says that nothing hangs though nothing was written: the wait begins anew. It fails when the stream is over.
+func (w *streamWriter) progress() error {
+	if w.stalled.Stop() {
+		w.stalled.Reset(w.wait)
+	}
+	return w.ctx.Err()
 }
 
 // Write implements io.Writer.

@@ -134,7 +134,7 @@ func (f *fake) Own(_ context.Context, id uuid.UUID, w recap.Week) (*recap.Recap,
 	return &recap.Recap{UserID: id, Handle: "demo", Week: w, AsOf: testNow}, nil
 }
 
-func (f *fake) Walk(_ context.Context, w recap.Week, after uuid.UUID, each func(*recap.Addressed) error, paged func() error) error {
+func (f *fake) WalkShown(_ context.Context, w recap.Week, after uuid.UUID, each func(*recap.Addressed) error, paged func() error) error {
 	for _, id := range f.walked {
 		if bytes.Compare(id[:], after[:]) <= 0 {
 			continue

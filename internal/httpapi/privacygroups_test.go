@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -99,6 +100,36 @@ func TestWhoSeesWhomInAGroup(t *testing.T) {
 		list := r.call(t, http.MethodGet, "/v1/groups", "", bearer(watcher))
 		require.Equal(t, mode != activity.ModeOff, containsHandle(list.body, shown.Handle), "%s: %s", mode, list.body)
 	}
+}
+
+// What an owner is answered about somebody on off is, to the byte, what is answered about nobody, in the group or not.
+func TestAnOwnerIsToldNothingOfWhoIsHidden(t *testing.T) {
+	t.Parallel()
+	r := setupReal(t, testenv.Postgres(t), testenv.RedisURL(t), admission.DefaultConfig(), Config{})
+	owner, member, invited, stranger := r.mustUser(t, "owner"), r.mustUser(t, "member"), r.mustUser(t, "invited"), r.mustUser(t, "stranger")
+	id := r.mustGroup(t, owner, member)
+	require.NoError(t, r.Groups.Invite(t.Context(), owner.ID, id, invited.Handle))
+	off := activity.ModeOff
+	for _, u := range []account.Created{member, invited, stranger} {
+		require.NoError(t, r.Accounts.Change(t.Context(), u.ID, account.Change{Mode: &off}))
+	}
+	for _, kind := range []string{"members", "invitations"} {
+		path := "/v1/groups/" + id.String() + "/" + kind + "/"
+		nobody := r.call(t, http.MethodDelete, path+"nobody", "", bearer(owner))
+		require.Equal(t, http.StatusNoContent, nobody.status, nobody.body)
+		for _, u := range []account.Created{member, invited, stranger} {
+			got := r.call(t, http.MethodDelete, path+u.Handle, "", bearer(owner))
+			require.Equal(t, nobody.status, got.status, "%s %s", kind, u.Handle)
+			require.Equal(t, nobody.body, got.body)
+			require.Equal(t, slices.Sorted(maps.Keys(nobody.header)), slices.Sorted(maps.Keys(got.header)))
+		}
+	}
+	full := activity.ModeFull
+	for _, u := range []account.Created{member, invited} {
+		require.NoError(t, r.Accounts.Change(t.Context(), u.ID, account.Change{Mode: &full}))
+	}
+	got := r.call(t, http.MethodGet, "/v1/groups/"+id.String(), "", bearer(owner))
+	require.False(t, containsHandle(got.body, "member") || containsHandle(got.body, "invited"), got.body)
 }
 
 // checkCircle reads the board of a group, or of whom somebody follows, in many ways: shown has the place that the permission

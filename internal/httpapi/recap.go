@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -21,8 +20,9 @@ import (
 // Recaps reads weeks in review.
 type Recaps interface {
 	Own(ctx context.Context, userID uuid.UUID, w recap.Week) (*recap.Recap, error)
-	// Walk calls each with the recaps of all active users after one, in order of id, and paged now and then between.
-	Walk(ctx context.Context, w recap.Week, after uuid.UUID, each func(*recap.Addressed) error, paged func() error) error
+	// WalkShown calls each with the recaps of all active users after one, as others may see them, in order of id, and paged now
+	// and then between, however few they are.
+	WalkShown(ctx context.Context, w recap.Week, after uuid.UUID, each func(*recap.Addressed) error, paged func() error) error
 }
 
 // GetRecap answers the signed-in user's week.
@@ -79,16 +79,21 @@ const recapBuffer = 32 << 10
 // streamRecaps writes a line per user, and one that says that this was all: whoever does not get that one knows that the
 // answer was cut short. Lines are sent off page by page.
 func (h *handlers) streamRecaps(c echo.Context, week recap.Week, after uuid.UUID) error {
-	return h.stream(c, mimeLines, func(ctx context.Context, w io.Writer) error {
+	return h.stream(c, mimeLines, func(ctx context.Context, w *streamWriter) error {
 		lines := bufio.NewWriterSize(w, recapBuffer)
 		enc := json.NewEncoder(lines)
 		enc.SetEscapeHTML(false)
 		var count int64
-		err := h.Recaps.Walk(ctx, week, after, func(r *recap.Addressed) error {
+		err := h.Recaps.WalkShown(ctx, week, after, func(r *recap.Addressed) error {
 			count++
 			cursor, answer := recap.Cursor(week, r.UserID), recapAnswer(&r.Recap)
 			return enc.Encode(api.RecapLine{User: &api.RecapUser{ID: r.UserID, Handle: r.Handle}, Recap: &answer, Cursor: &cursor})
-		}, lines.Flush)
+		}, func() error {
+			if err := lines.Flush(); err != nil {
+				return err
+			}
+			return w.progress() // there may have been no line
+		})
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -8,14 +9,17 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/account"
 	"github.com/commma/commma/internal/admission"
 	"github.com/commma/commma/internal/httpapi/api"
+	"github.com/commma/commma/internal/recap"
 	"github.com/commma/commma/internal/recapmail"
 	"github.com/commma/commma/internal/servicetoken"
 	"github.com/commma/commma/internal/testenv"
@@ -75,6 +79,50 @@ func TestAStreamHasItsOwnTime(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.call(t, http.MethodGet, "/v1/recaps", "", job()).status)
 	require.Len(t, left, 1)
 	require.Greater(t, left[0], 10*time.Minute)
+}
+
+// sparse finds nobody active in so many looks, of nine seconds each, and hangs in one more if told to.
+type sparse struct {
+	Recaps
+	looks int
+	hangs bool
+}
+
+func (s sparse) WalkShown(ctx context.Context, _ recap.Week, _ uuid.UUID, _ func(*recap.Addressed) error, paged func() error) error {
+	for range s.looks {
+		select {
+		case <-time.After(9 * time.Second):
+		case <-ctx.Done():
+		}
+		if err := paged(); err != nil {
+			return err
+		}
+	}
+	if s.hangs {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
+
+// Whoever looks through many users for a line does not hang; whoever hangs after that does.
+func TestAStreamWithoutLinesGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stream := func(s sparse) (string, error) {
+			h := &handlers{Deps: Deps{Recaps: s}, cfg: Config{RequestTimeout: 10 * time.Second}}
+			out := httptest.NewRecorder()
+			c := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/recaps", nil), out)
+			err := h.streamRecaps(c, recap.Week{}, uuid.Nil)
+			return out.Body.String(), err
+		}
+		body, err := stream(sparse{looks: 20})
+		require.NoError(t, err)
+		require.JSONEq(t, `{"count":0,"end":true}`, body)
+		began := time.Now()
+		_, err = stream(sparse{looks: 2, hangs: true})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 28*time.Second, time.Since(began))
+	})
 }
 
 func TestUnsubscribe(t *testing.T) {

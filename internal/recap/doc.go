@@ -10,4 +10,5 @@
 // seconds that a week can have, whatever the number of users.
 //
 // Who reads a recap of somebody on privacy off is its owner, and nobody else (privacy.See): Walk and Of leave them out.
+// WalkShown is for jobs; the other ways are for the user's own eyes, mails included.
 package recap

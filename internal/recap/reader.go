@@ -44,6 +44,7 @@ type Addressed struct {
 	Email string
 	// Wanted says that the user has an address and asked for the mail. Who is on off is never found.
 	Wanted bool
+	mode   activity.Mode // of the same snapshot
 }
 
 // Own is a user's recap of a week, for the user's own eyes, also on off. It fails with ErrUnknownUser.
@@ -117,9 +118,13 @@ const (
 	readPage = 200
 )
 
-// Walk calls each with the recap of every user who was active in the week and is not on off, in order of id, after one of
-// them (uuid.Nil for all). A page of recaps is in memory at a time; paged, when it is not nil, is called after each.
+// Walk calls each with the recap of every user who was active in the week and is not on off, as it is for the user's own eyes,
+// in order of id, after one of them (uuid.Nil for all). A page of recaps is in memory at a time; paged, when it is not nil, is
+// called after each, and after each look at users of whom nobody may have been active: never long after it was called.
 func (r *Reader) Walk(ctx context.Context, w Week, after uuid.UUID, each func(*Addressed) error, paged func() error) error {
+	if paged == nil {
+		paged = func() error { return nil }
+	}
 	ranks, err := r.Ranks(ctx, w)
 	if err != nil {
 		return err
@@ -130,20 +135,32 @@ func (r *Reader) Walk(ctx context.Context, w Week, after uuid.UUID, each func(*A
 		if err != nil {
 			return err
 		}
+		if err := paged(); err != nil {
+			return err
+		}
 		for len(active) > 0 {
 			n := min(readPage, len(active))
 			if err := r.walkPage(ctx, w, ranks, active[:n], each); err != nil {
 				return err
 			}
-			active = active[n:]
-			if paged != nil {
-				if err := paged(); err != nil {
-					return err
-				}
+			if err := paged(); err != nil {
+				return err
 			}
+			active = active[n:]
 		}
 	}
 	return nil
+}
+
+// WalkShown is Walk for others than the users themselves: it shows the names of languages that are not listed, which are free
+// text, only of who is on full, as everywhere. The seconds stay, in OtherSeconds.
+func (r *Reader) WalkShown(ctx context.Context, w Week, after uuid.UUID, each func(*Addressed) error, paged func() error) error {
+	return r.Walk(ctx, w, after, func(a *Addressed) error {
+		if a.mode != activity.ModeFull {
+			a.hideUnlisted()
+		}
+		return each(a)
+	}, paged)
 }
 
 func (r *Reader) walkPage(ctx context.Context, w Week, ranks *Ranks, users []uuid.UUID, each func(*Addressed) error) error {
@@ -184,7 +201,7 @@ func (r *Reader) read(ctx context.Context, tx pgx.Tx, w Week, asOf time.Time, us
 		if off && !alsoOff {
 			continue
 		}
-		f := &found{Addressed: Addressed{Recap: *newRecap(u.ID, w, asOf)}, off: off}
+		f := &found{Addressed: Addressed{Recap: *newRecap(u.ID, w, asOf), mode: u.Privacy}, off: off}
 		f.Handle, f.TopLang = u.Handle, u.TopLang
 		f.StreakDays = calendar.StreakDays(u.StreakFirstOn, u.StreakLastOn, zones.DayAt(asOf, u.Zone))
 		if u.Email != nil {

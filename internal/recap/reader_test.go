@@ -189,6 +189,36 @@ func TestOffIsForTheOwnerAlone(t *testing.T) {
 	require.False(t, all[0].Wanted)
 }
 
+// Names of languages that are not listed are shown to others of who is on full alone; the user sees them in any mode.
+func TestUnlistedNamesAreForWhoSeesPaths(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, mode := range []string{"full", "summary"} {
+		id := b.user(mode, "UTC")
+		b.works(id, "go", at(16, 8, 0), at(16, 9, 0))
+		b.works(id, "in-house", at(16, 10, 0), at(16, 10, 30))
+		b.works(id, "unknown", at(16, 12, 0), at(16, 12, 20))
+		b.exec(`UPDATE users SET privacy = $2 WHERE id = $1`, id, mode)
+	}
+	all := []recap.Lang{{Key: "go", Seconds: 3600}, {Key: "in-house", Seconds: 1800}, {Key: "unknown", Seconds: 1200}}
+	shown := map[string][]recap.Lang{"full": all, "summary": {all[0], all[2]}}
+	seen := 0
+	require.NoError(t, b.WalkShown(t.Context(), week, uuid.Nil, func(r *recap.Addressed) error {
+		seen++
+		require.Equal(t, shown[r.Handle], r.Langs, r.Handle)
+		b.requireSums(&r.Recap)
+		own, err := b.Own(t.Context(), r.UserID, week)
+		require.NoError(t, err)
+		require.Equal(t, all, own.Langs)
+		return nil
+	}, nil))
+	require.Equal(t, 2, seen)
+	require.NoError(t, b.Walk(t.Context(), week, uuid.Nil, func(r *recap.Addressed) error {
+		require.Equal(t, all, r.Langs, "a mail is the user's own")
+		return nil
+	}, nil))
+}
+
 // More languages than are listed are added up, and more users than a page are all found, once, in order, from anywhere.
 func TestWalkIsWholeAndBounded(t *testing.T) {
 	t.Parallel()
@@ -217,6 +247,11 @@ func TestWalkIsWholeAndBounded(t *testing.T) {
 	ids = nil
 	require.NoError(t, b.Walk(t.Context(), week, whole[700], collect, nil))
 	require.Equal(t, whole[701:], ids)
+
+	looked := 0
+	quiet := func() error { looked++; return nil }
+	require.NoError(t, b.Walk(t.Context(), week.Previous(), uuid.Nil, func(*recap.Addressed) error { return errors.New("active") }, quiet))
+	require.Equal(t, 2, looked, "a look that finds nobody is told, too")
 
 	stop := errors.New("stop")
 	require.ErrorIs(t, b.Walk(t.Context(), week, uuid.Nil, func(*recap.Addressed) error { return stop }, nil), stop)

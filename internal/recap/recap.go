@@ -2,11 +2,13 @@ package recap
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/commma/commma/internal/calendar"
+	"github.com/commma/commma/internal/languages"
 )
 
 // Recap is a user's week in review. Days are the user's local ones.
@@ -28,7 +30,7 @@ type Recap struct {
 
 	TopLang string // key of the listed language with most seconds; "" for none
 	Langs   []Lang // most seconds first, at most MaxLangs; none where there are no seconds
-	// OtherSeconds are those of the languages that are too many to list.
+	// OtherSeconds are those of the languages that are too many to list, or hidden.
 	OtherSeconds int64
 	Days         [7]Day // Monday to Sunday
 
@@ -80,6 +82,12 @@ func (r *Recap) close() {
 	for _, l := range r.Langs {
 		r.OtherSeconds -= l.Seconds
 	}
+}
+
+// hideUnlisted takes out the names of languages that are not listed.
+func (r *Recap) hideUnlisted() {
+	r.Langs = slices.DeleteFunc(r.Langs, func(l Lang) bool { return l.Key != languages.Unknown && !languages.Listed(l.Key) })
+	r.close()
 }
 
 // Change is how much more than in the week before, in per cent, rounded to one decimal; nil when there was nothing then.

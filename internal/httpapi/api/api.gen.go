@@ -705,7 +705,7 @@ type Leaderboard struct {
 	// Example: 2026-06-15
 	StartsOn Date `json:"starts_on"`
 
-	// UpdatedAt How fresh the board is, UTC.
+	// UpdatedAt When what the board shows was last published, UTC. Boards of groups and of who is followed, and old ones, are computed from the totals for each request: there it is the time of the request, and the `ETag` does not depend on it.
 	UpdatedAt Timestamp `json:"updated_at"`
 }
 
@@ -984,7 +984,7 @@ type Recap struct {
 	// Example: You coded 3 h 30 min, 40 % more than the week before.
 	Headline string `json:"headline"`
 
-	// Languages Languages by their seconds, most first; from the 21st on they are added up as `Other`.
+	// Languages Languages by their seconds, most first; from the 21st on they are added up as `Other`, with what is hidden.
 	Languages []SessionLanguage `json:"languages"`
 
 	// Note What else there is to say, in English.

@@ -15,19 +15,29 @@ import (
 
 const GroupCountInvitationsOf = `-- name: GroupCountInvitationsOf :one
 
-SELECT count(*) FROM group_invitations WHERE user_id = $1
+SELECT count(*) AS open, count(*) FILTER (WHERE g.owner_id = $1) AS from_owner
+FROM group_invitations i
+JOIN groups g ON g.id = i.group_id
+JOIN users o ON o.id = g.owner_id
+WHERE i.user_id = $2 AND o.privacy <> 'off'
 `
+
+type GroupCountInvitationsOfRow struct {
+	Open      int64
+	FromOwner int64
+}
 
 // Groups, their members and invitations.
 //
 // The order of locks, the same everywhere: the actor's shared ingest lock, the row of an invited user, the lock of whose
 // groups and invitations are counted, then rows of groups in the order of their ids. Whoever holds the row of a group waits
 // for nothing else. Members and invitations are read by statements after the one that waited: its own snapshot is older.
-func (q *Queries) GroupCountInvitationsOf(ctx context.Context, db DBTX, userID uuid.UUID) (int64, error) {
-	row := db.QueryRow(ctx, GroupCountInvitationsOf, userID)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+// The invitations that a user can see, and those of them that are from one owner: who is on off must not use up anybody's.
+func (q *Queries) GroupCountInvitationsOf(ctx context.Context, db DBTX, ownerID uuid.UUID, userID uuid.UUID) (GroupCountInvitationsOfRow, error) {
+	row := db.QueryRow(ctx, GroupCountInvitationsOf, ownerID, userID)
+	var i GroupCountInvitationsOfRow
+	err := row.Scan(&i.Open, &i.FromOwner)
+	return i, err
 }
 
 const GroupCountOf = `-- name: GroupCountOf :one
@@ -220,8 +230,9 @@ SELECT g.id, g.name, i.invited_at, o.id AS owner_id, o.handle, o.avatar_url, o.p
 FROM group_invitations i
 JOIN groups g ON g.id = i.group_id
 JOIN users o ON o.id = g.owner_id
-WHERE i.user_id = $1
+WHERE i.user_id = $1 AND o.privacy <> 'off'
 ORDER BY i.invited_at DESC, g.id
+LIMIT $2
 `
 
 type GroupListInvitationsOfRow struct {
@@ -234,9 +245,9 @@ type GroupListInvitationsOfRow struct {
 	Privacy   activity.Mode
 }
 
-// The invitations of a user, newest first.
-func (q *Queries) GroupListInvitationsOf(ctx context.Context, db DBTX, userID uuid.UUID) ([]GroupListInvitationsOfRow, error) {
-	rows, err := db.Query(ctx, GroupListInvitationsOf, userID)
+// The newest invitations that a user can see. Owners who come back from off can bring more than may be made.
+func (q *Queries) GroupListInvitationsOf(ctx context.Context, db DBTX, userID uuid.UUID, maxRows int32) ([]GroupListInvitationsOfRow, error) {
+	rows, err := db.Query(ctx, GroupListInvitationsOf, userID, maxRows)
 	if err != nil {
 		return nil, err
 	}
