@@ -705,7 +705,7 @@ type Leaderboard struct {
 	// Example: 2026-06-15
 	StartsOn Date `json:"starts_on"`
 
-	// UpdatedAt When what the board shows was last published, UTC. Boards of groups and of who is followed, and old ones, are computed from the totals for each request: there it is the time of the request, and the `ETag` does not depend on it.
+	// UpdatedAt When what the board shows was last published, UTC. Boards of groups and of who is followed, old ones, and any that Redis does not have, are computed from the totals for each request: there it is the time of the request, and the `ETag` does not depend on it.
 	UpdatedAt Timestamp `json:"updated_at"`
 }
 
