@@ -275,6 +275,29 @@ func TestStop(t *testing.T) {
 	require.Equal(t, 40, b.sink.Total())
 }
 
+// At a rate so low that a turn comes later than a batch may wait for it, the job still gets on, with one connection and with
+// several: a turn that came too late for its batch is the next one's.
+func TestARateBelowTheLeases(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{1, 8} {
+		b := setup(t, nil)
+		var ids []uuid.UUID
+		for i := range 5 {
+			ids = append(ids, b.user(fmt.Sprint("user-", i)))
+		}
+		cfg := b.config()
+		cfg.Connections, cfg.Lease, cfg.Rate = connections, time.Second, 1.5
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		r, err := b.job(cfg, NewPostgres(b.pool)).Run(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, r.Sent, "%d connections", connections)
+		for _, id := range ids {
+			require.Equal(t, 1, b.mails(id))
+		}
+	}
+}
+
 // What a process that died had in hand is due when its lease ends, and only then; what it would still say does not count.
 func TestLeases(t *testing.T) {
 	t.Parallel()
