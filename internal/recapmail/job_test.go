@@ -298,7 +298,8 @@ func TestARateBelowTheLeases(t *testing.T) {
 	}
 }
 
-// What a process that died had in hand is due when its lease ends, and only then; what it would still say does not count.
+// What a process that died had in hand is due when its lease ends, and only then; what it would still say does not count, but
+// for a mail that was taken.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -319,7 +320,7 @@ func TestLeases(t *testing.T) {
 	second, err = q.Claim(t.Context(), b.week, 2, time.Hour, 10)
 	require.NoError(t, err)
 	require.Len(t, second, 1)
-	for _, stale := range []Outcome{Sent, Pending} {
+	for _, stale := range []Outcome{Refused, GivenUp, Pending} {
 		booked, err := q.Report(t.Context(), b.week, []Report{{User: id, Claim: 1, Outcome: stale}})
 		require.NoError(t, err)
 		require.Zero(t, booked)
@@ -330,6 +331,32 @@ func TestLeases(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, booked)
 	require.NoError(t, q.Enqueue(t.Context(), b.week, []uuid.UUID{id}))
+	require.Zero(t, b.run(b.config()).Mailed)
+}
+
+// A mail that was taken was taken, whoever holds its claim by then: it must not be sent once more. What the other says of it
+// later changes nothing.
+func TestTakenAfterTheLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	q, id := NewPostgres(b.pool), b.user("ada")
+	require.NoError(t, q.Enqueue(t.Context(), b.week, []uuid.UUID{id}))
+	for _, claim := range []int64{1, 2} {
+		claimed, err := q.Claim(t.Context(), b.week, claim, time.Hour, 10)
+		require.NoError(t, err)
+		require.Len(t, claimed, 1)
+		b.exec(`UPDATE recap_mails SET next_at = now()`)
+	}
+	booked, err := q.Report(t.Context(), b.week, []Report{{User: id, Claim: 1, Outcome: Sent}})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, booked)
+	for _, late := range []Outcome{Sent, Refused, GivenUp, Pending} {
+		booked, err := q.Report(t.Context(), b.week, []Report{{User: id, Claim: 2, Outcome: late, Reply: "550"}})
+		require.NoError(t, err)
+		require.Zero(t, booked)
+	}
+	outcome, reply, attempts := b.row(id)
+	require.Equal(t, "sent//1", fmt.Sprintf("%s/%s/%d", outcome, reply, attempts))
 	require.Zero(t, b.run(b.config()).Mailed)
 }
 
