@@ -1,12 +1,14 @@
 -- The mails of a week: who gets one, who sends it, and what came of it. All of it in sets.
 
 -- name: RecapMailAck :execrows
--- What became of mails, told by the claim that holds them. One that lost its lease to another claim tells nothing.
+-- What became of mails, told by the claim that holds them. One that lost its lease to another claim tells nothing, but that a
+-- mail was taken: whoever holds that mail now would send it once more.
 UPDATE recap_mails m
 SET outcome = a.outcome, reply = nullif(a.reply, ''), attempts = m.attempts + 1, done_at = statement_timestamp(), claim = NULL
 FROM (SELECT unnest(sqlc.arg(user_ids)::uuid[]) AS user_id, unnest(sqlc.arg(claims)::bigint[]) AS claim,
              unnest(sqlc.arg(outcomes)::text[]) AS outcome, unnest(sqlc.arg(replies)::text[]) AS reply) a
-WHERE m.week = sqlc.arg(week) AND m.user_id = a.user_id AND m.claim = a.claim AND m.outcome IS NULL;
+WHERE m.week = sqlc.arg(week) AND m.user_id = a.user_id AND (m.claim = a.claim OR a.outcome = 'sent')
+  AND m.outcome IS NULL;
 
 -- name: RecapMailClaim :many
 -- Takes a lease on mails that are due. Those that another process is taking at this moment are passed over; one whose

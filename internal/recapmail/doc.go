@@ -14,7 +14,7 @@
 // over. Each connection then, for itself: takes a lease on a batch of rows that are due, under a random claim; reads their
 // recaps; and sends them one after another. Before the next it waits until Postgres has what became of the one before; the
 // connections report together, so that one statement and one commit serve all that wait (see reporter). A report counts only
-// with the claim that holds the row.
+// with the claim that holds the row, but for one of a mail that was taken, which always counts.
 //
 // Leases are by Postgres's clock. A mail is begun only while its lease has more time left than a mail may take, measured
 // from before the lease was asked for; so no two processes have the same mail in hand, unless one was suspended in the

@@ -275,7 +275,31 @@ func TestStop(t *testing.T) {
 	require.Equal(t, 40, b.sink.Total())
 }
 
-// What a process that died had in hand is due when its lease ends, and only then; what it would still say does not count.
+// At a rate so low that a turn comes later than a batch may wait for it, the job still gets on, with one connection and with
+// several: a turn that came too late for its batch is the next one's.
+func TestARateBelowTheLeases(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{1, 8} {
+		b := setup(t, nil)
+		var ids []uuid.UUID
+		for i := range 5 {
+			ids = append(ids, b.user(fmt.Sprint("user-", i)))
+		}
+		cfg := b.config()
+		cfg.Connections, cfg.Lease, cfg.Rate = connections, time.Second, 1.5
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		r, err := b.job(cfg, NewPostgres(b.pool)).Run(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, r.Sent, "%d connections", connections)
+		for _, id := range ids {
+			require.Equal(t, 1, b.mails(id))
+		}
+	}
+}
+
+// What a process that died had in hand is due when its lease ends, and only then; what it would still say does not count, but
+// for a mail that was taken.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -296,7 +320,7 @@ func TestLeases(t *testing.T) {
 	second, err = q.Claim(t.Context(), b.week, 2, time.Hour, 10)
 	require.NoError(t, err)
 	require.Len(t, second, 1)
-	for _, stale := range []Outcome{Sent, Pending} {
+	for _, stale := range []Outcome{Refused, GivenUp, Pending} {
 		booked, err := q.Report(t.Context(), b.week, []Report{{User: id, Claim: 1, Outcome: stale}})
 		require.NoError(t, err)
 		require.Zero(t, booked)
@@ -307,6 +331,32 @@ func TestLeases(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, booked)
 	require.NoError(t, q.Enqueue(t.Context(), b.week, []uuid.UUID{id}))
+	require.Zero(t, b.run(b.config()).Mailed)
+}
+
+// A mail that was taken was taken, whoever holds its claim by then: it must not be sent once more. What the other says of it
+// later changes nothing.
+func TestTakenAfterTheLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	q, id := NewPostgres(b.pool), b.user("ada")
+	require.NoError(t, q.Enqueue(t.Context(), b.week, []uuid.UUID{id}))
+	for _, claim := range []int64{1, 2} {
+		claimed, err := q.Claim(t.Context(), b.week, claim, time.Hour, 10)
+		require.NoError(t, err)
+		require.Len(t, claimed, 1)
+		b.exec(`UPDATE recap_mails SET next_at = now()`)
+	}
+	booked, err := q.Report(t.Context(), b.week, []Report{{User: id, Claim: 1, Outcome: Sent}})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, booked)
+	for _, late := range []Outcome{Sent, Refused, GivenUp, Pending} {
+		booked, err := q.Report(t.Context(), b.week, []Report{{User: id, Claim: 2, Outcome: late, Reply: "550"}})
+		require.NoError(t, err)
+		require.Zero(t, booked)
+	}
+	outcome, reply, attempts := b.row(id)
+	require.Equal(t, "sent//1", fmt.Sprintf("%s/%s/%d", outcome, reply, attempts))
 	require.Zero(t, b.run(b.config()).Mailed)
 }
 

@@ -89,7 +89,8 @@ func (p *Postgres) Claim(ctx context.Context, w recap.Week, claim int64, lease t
 	return claimed, nil
 }
 
-// Report books attempts, and says how many of them counted: one whose lease is another's by now does not.
+// Report books attempts, and says how many of them counted: one whose lease is another's by now does
+// not, unless the mail was taken.
 func (p *Postgres) Report(ctx context.Context, w recap.Week, reports []Report) (booked int64, err error) {
 	done, again := dbsqlc.RecapMailAckParams{Week: w.Start()}, dbsqlc.RecapMailRetryParams{Week: w.Start()}
 	for _, r := range reports {

@@ -43,3 +43,14 @@ func (r *rate) take(now time.Time) time.Duration {
 	r.next = r.next.Add(r.every)
 	return in
 }
+
+// giveBack gives a turn back that was not used. Whoever comes next has it, even at the moment of another: what holds is the
+// number of turns.
+func (r *rate) giveBack() {
+	if r.every <= 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next = r.next.Add(-r.every)
+}

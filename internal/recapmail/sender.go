@@ -24,6 +24,7 @@ type sender struct {
 	// as good as away.
 	fruitless int
 	taken     bool            // this connection has taken a mail
+	turn      bool            // a turn of the rate is had, and no mail was begun with it
 	last      context.Context // ends somewhat later than the job's: for what is in hand
 }
 
@@ -89,9 +90,33 @@ func (s *sender) patience(ctx context.Context, err error) error {
 	return clock.Sleep(ctx, firstPause)
 }
 
-// batch leases mails and sends them; false says that none was due. The connection comes first: what cannot be sent must not be
-// leased.
+// takeTurn waits for a turn of the rate, but for when one is had. It stays had until a mail is begun with it: a turn that comes
+// too late for the batch that waited for it must not be lost, or at a low rate every one of them would be.
+func (s *sender) takeTurn(ctx context.Context) error {
+	if s.turn {
+		return nil
+	}
+	if err := s.rate.wait(ctx); err != nil {
+		return err
+	}
+	s.turn = true
+	return nil
+}
+
+// dropTurn leaves a turn to others: those kept while nothing is due would be used all at once.
+func (s *sender) dropTurn() {
+	if s.turn {
+		s.rate.giveBack()
+		s.turn = false
+	}
+}
+
+// batch leases mails and sends them; false says that none was due. The turn and the connection come first: what cannot be sent
+// must not be leased.
 func (s *sender) batch(ctx context.Context) (more bool, err error) {
+	if err := s.takeTurn(ctx); err != nil {
+		return false, err
+	}
 	if err := s.connect(ctx); err != nil {
 		return false, err
 	}
@@ -104,6 +129,7 @@ func (s *sender) batch(ctx context.Context) (more bool, err error) {
 		return true, s.patience(ctx, err)
 	}
 	if len(claimed) == 0 {
+		s.dropTurn()
 		return false, nil
 	}
 	b.left = claimed
@@ -160,7 +186,7 @@ const freshFor = 2 * time.Second
 // send sends what is left of the batch, until ctx ends, the lease is short, or the connection breaks.
 func (b *batch) send(ctx context.Context) error {
 	for len(b.left) > 0 && b.conn != nil && ctx.Err() == nil {
-		if err := b.rate.wait(ctx); err != nil {
+		if err := b.takeTurn(ctx); err != nil {
 			break // told to stop
 		}
 		now := b.Clock.Now()
@@ -223,6 +249,7 @@ func (b *batch) one(c Claimed) error {
 	if err != nil {
 		return err
 	}
+	b.turn = false
 	v := b.conn.send(m)
 	b.note(v)
 	if !v.charged {

@@ -19,7 +19,8 @@ UPDATE recap_mails m
 SET outcome = a.outcome, reply = nullif(a.reply, ''), attempts = m.attempts + 1, done_at = statement_timestamp(), claim = NULL
 FROM (SELECT unnest($2::uuid[]) AS user_id, unnest($3::bigint[]) AS claim,
              unnest($4::text[]) AS outcome, unnest($5::text[]) AS reply) a
-WHERE m.week = $1 AND m.user_id = a.user_id AND m.claim = a.claim AND m.outcome IS NULL
+WHERE m.week = $1 AND m.user_id = a.user_id AND (m.claim = a.claim OR a.outcome = 'sent')
+  AND m.outcome IS NULL
 `
 
 type RecapMailAckParams struct {
@@ -31,7 +32,8 @@ type RecapMailAckParams struct {
 }
 
 // The mails of a week: who gets one, who sends it, and what came of it. All of it in sets.
-// What became of mails, told by the claim that holds them. One that lost its lease to another claim tells nothing.
+// What became of mails, told by the claim that holds them. One that lost its lease to another claim tells nothing, but that a
+// mail was taken: whoever holds that mail now would send it once more.
 func (q *Queries) RecapMailAck(ctx context.Context, db DBTX, arg RecapMailAckParams) (int64, error) {
 	result, err := db.Exec(ctx, RecapMailAck,
 		arg.Week,
