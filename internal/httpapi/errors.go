@@ -74,6 +74,7 @@ var sentinels = []struct {
 	{following.ErrOff, api.ErrorCodeForbidden, "nothing new is kept of a user on off: change privacy first"},
 	{following.ErrTooMany, api.ErrorCodeConflict, "a limit is reached: nobody can follow more users"},
 	{recap.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},
+	{recap.ErrBusy, api.ErrorCodeServiceUnavailable, "too busy: try again later"},
 	{recap.ErrUnknownUser, api.ErrorCodeForbidden, "the user of this token does not exist"},
 	{recapmail.ErrBadLink, api.ErrorCodeValidationError, "this link is not one of ours, or not whole"},
 	{leaderboard.ErrBadCursor, api.ErrorCodeValidationError, "invalid cursor"},

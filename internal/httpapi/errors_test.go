@@ -19,6 +19,7 @@ import (
 	"github.com/commma/commma/internal/httpapi/api"
 	"github.com/commma/commma/internal/ingest"
 	"github.com/commma/commma/internal/leaderboard"
+	"github.com/commma/commma/internal/recap"
 	"github.com/commma/commma/internal/sessions"
 )
 
@@ -43,6 +44,7 @@ func TestErrorsOfDomains(t *testing.T) {
 		"session cursor":   {sessions.ErrBadCursor, 400, api.ErrorCodeValidationError, "", false},
 		"board cursor":     {leaderboard.ErrBadCursor, 400, api.ErrorCodeValidationError, "", false},
 		"boards busy":      {fmt.Errorf("read board: %w", leaderboard.ErrBusy), 503, api.ErrorCodeServiceUnavailable, "5", false},
+		"recaps busy":      {fmt.Errorf("read recap: %w", recap.ErrBusy), 503, api.ErrorCodeServiceUnavailable, "5", false},
 		"body too large":   {ingest.ErrBodyTooLarge, 413, api.ErrorCodePayloadTooLarge, "", false},
 		"too many events":  {ingest.ErrTooManyEvents, 413, api.ErrorCodePayloadTooLarge, "", false},
 		"bad batch":        {&ingest.BadRequestError{Message: "no"}, 400, api.ErrorCodeValidationError, "", false},

@@ -7,7 +7,8 @@
 // can still change the recap of a week that is long over.
 //
 // Ranks of many users come from a Ladder: how many users have how many seconds, read once. It has an entry per number of
-// seconds that a week can have, whatever the number of users.
+// seconds that a week can have, whatever the number of users. The ranks of one user are counted, so few recaps are read
+// one by one at a time.
 //
 // Who reads a recap of somebody on privacy off is its owner, and nobody else (privacy.See): Walk and Of leave them out.
 // WalkShown is for jobs; the other ways are for the user's own eyes, mails included.

@@ -20,6 +20,16 @@ import (
 // ErrUnknownUser means that there is no such user.
 var ErrUnknownUser = errors.New("no recap: unknown user")
 
+// ErrBusy means that too many recaps are being read one by one. The request may be repeated later.
+var ErrBusy = errors.New("too many recaps are being read")
+
+// How many recaps Own reads at a time, and how long one waits to be read. A rank counts all who have more seconds, and
+// everything else needs the pool too.
+const (
+	singleReads = 3
+	singleWait  = time.Second
+)
+
 // DB is a pool, or a connection.
 type DB interface {
 	dbsqlc.DBTX
@@ -30,12 +40,13 @@ type DB interface {
 type Reader struct {
 	db    DB
 	clock clock.Clock
-	langs []string // keys that have boards
+	langs []string      // keys that have boards
+	reads chan struct{} // holds an element for each recap that Own reads
 }
 
 // NewReader makes a Reader over a pool. languages are the keys that have boards.
 func NewReader(db DB, c clock.Clock, languages []string) *Reader {
-	return &Reader{db: db, clock: c, langs: languages}
+	return &Reader{db: db, clock: c, langs: languages, reads: make(chan struct{}, singleReads)}
 }
 
 // Addressed is a recap, and where its user wants it.
@@ -47,8 +58,12 @@ type Addressed struct {
 	mode   activity.Mode // of the same snapshot
 }
 
-// Own is a user's recap of a week, for the user's own eyes, also on off. It fails with ErrUnknownUser.
+// Own is a user's recap of a week, for the user's own eyes, also on off. It fails with ErrUnknownUser or ErrBusy.
 func (r *Reader) Own(ctx context.Context, userID uuid.UUID, w Week) (*Recap, error) {
+	if err := r.begin(ctx); err != nil { // before a connection is taken
+		return nil, err
+	}
+	defer func() { <-r.reads }()
 	asOf := r.clock.Now().UTC()
 	var found *Recap
 	err := r.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -66,6 +81,20 @@ func (r *Reader) Own(ctx context.Context, userID uuid.UUID, w Week) (*Recap, err
 		return nil, fmt.Errorf("read recap: %w", err)
 	}
 	return found, nil
+}
+
+// begin waits until one recap more may be read.
+func (r *Reader) begin(ctx context.Context) error {
+	timer := time.NewTimer(singleWait)
+	defer timer.Stop()
+	select {
+	case r.reads <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait to read recap: %w", ctx.Err())
+	case <-timer.C:
+		return ErrBusy
+	}
 }
 
 // Of are the recaps of those of the users who were active in a week, in order of id. Users on off, and those who are gone,

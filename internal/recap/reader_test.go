@@ -1,6 +1,7 @@
 package recap_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -217,6 +218,45 @@ func TestUnlistedNamesAreForWhoSeesPaths(t *testing.T) {
 		require.Equal(t, all, r.Langs, "a mail is the user's own")
 		return nil
 	}, nil))
+}
+
+// Few recaps are read one by one at a time; more are told to come back, and hold no connection while they wait.
+func TestSingleRecapsAreBounded(t *testing.T) {
+	t.Parallel()
+	b, ctx := setup(t), t.Context()
+	ada := b.user("ada", "UTC")
+	b.works(ada, "go", at(16, 8, 0), at(16, 9, 0))
+	own := func(ctx context.Context) error {
+		_, err := b.Own(ctx, ada, week)
+		return err
+	}
+	tx, err := b.pool.Begin(ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(ctx)) })
+	_, err = tx.Exec(ctx, `LOCK TABLE totals`)
+	require.NoError(t, err)
+	read := make(chan error, 3)
+	for range 3 {
+		go func() { read <- own(ctx) }()
+	}
+	require.Eventually(t, func() bool {
+		var waiting int
+		const sql = `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
+		return b.pool.QueryRow(ctx, sql).Scan(&waiting) == nil && waiting == 3
+	}, time.Minute, 5*time.Millisecond)
+	bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	require.ErrorIs(t, own(bounded), recap.ErrBusy)
+	given, giveUp := context.WithCancel(ctx)
+	giveUp()
+	require.ErrorIs(t, own(given), context.Canceled)
+	require.NoError(t, tx.Rollback(ctx))
+	for range 3 {
+		require.NoError(t, <-read)
+	}
+	for range 4 {
+		require.NoError(t, own(ctx), "a place is given back")
+	}
 }
 
 // More languages than are listed are added up, and more users than a page are all found, once, in order, from anywhere.
