@@ -34,6 +34,7 @@ type recapSendCmd struct {
 	Lease       time.Duration `help:"For how long mails are reserved for a process: after a kill, those it had in hand wait so long." default:"4m" env:"COMMMA_MAIL_LEASE"`
 	Attempts    int           `help:"How often a mail is tried that the server refuses for now." default:"8" env:"COMMMA_MAIL_ATTEMPTS"`
 	RetryAfter  time.Duration `help:"How long to wait before the second attempt; each further wait is twice as long, up to 15 minutes." default:"30s" env:"COMMMA_MAIL_RETRY_AFTER"`
+	Again       []string      `help:"Which mails of the week to send as if for the first time: refused, given_up, or both with a comma. For when settings were wrong; what was sent is never sent again." enum:"refused,given_up" placeholder:"OUTCOMES"`
 	DryRun      bool          `help:"Write the mails to files in --out, one .eml per user, instead of sending them. For any week; nothing is noted."`
 	Out         string        `help:"Directory for --dry-run." type:"path" placeholder:"DIR"`
 }
@@ -43,6 +44,8 @@ func (c *recapSendCmd) Validate() error {
 	switch {
 	case c.DryRun != (c.Out != ""):
 		return errors.New("--dry-run and --out go together")
+	case c.DryRun && len(c.Again) > 0:
+		return errors.New("--again changes what is noted, --dry-run notes nothing")
 	case !c.DryRun && c.SMTPHost == "":
 		return errors.New("--smtp-host is missing (or use --dry-run)")
 	case c.Connections < 1 || c.Rate < 0 || c.Attempts < 1 || c.RetryAfter <= 0 || c.Lease < recapmail.MinLease:
@@ -56,7 +59,8 @@ func (c *recapSendCmd) Help() string {
 	return `Users get a mail when they were active in the week, are not on off, and have chosen it (PATCH /v1/me with email and
 recap_mail). Run it by cron on Monday afternoon, and again at any time: whoever has a mail gets no other. It ends when
 every mail is sent, refused for good or given up, and prints a line of JSON: sent, refused, given_up and left are of the
-whole week, mailed is what this process sent. While the mail server is away it waits.
+whole week, mailed is what this process sent. While the mail server is away it waits. It ends with an error when the
+server refuses the sender, or the first 20 mails for good: mend --from or --smtp-..., then add --again refused once.
 
   commma-api recap send --week 2026-W25 --smtp-host mail.example.org --smtp-user recap \
     --from 'Commma <recap@example.org>' --base-url https://api.example.org
@@ -88,8 +92,19 @@ func (c *recapSendCmd) Run(ctx context.Context, p *program) error {
 			return errors.Join(json.NewEncoder(p.stdout).Encode(dryRun{Week: week.String(), Written: written}), err)
 		}
 		r, err := job.Run(ctx)
-		return errors.Join(json.NewEncoder(p.stdout).Encode(r), err)
+		return errors.Join(json.NewEncoder(p.stdout).Encode(r), hint(err))
 	})
+}
+
+// hint says what to do about an error that is about the settings.
+func hint(err error) error {
+	switch {
+	case errors.Is(err, recapmail.ErrSenderRefused):
+		return fmt.Errorf("%w: check --from and --smtp-user; no mail was charged for it", err)
+	case errors.Is(err, recapmail.ErrAllRefused):
+		return fmt.Errorf("%w: check --smtp-..., then `recap send --again refused`", err)
+	}
+	return err
 }
 
 // dryRun is the line that a dry run prints.
@@ -111,8 +126,13 @@ func (c *recapSendCmd) week(now time.Time) (recap.Week, error) {
 }
 
 func (c *recapSendCmd) config(week recap.Week, letter recapmail.Letter, step func(done, all int64, what string)) recapmail.Config {
+	again := make([]recapmail.Outcome, len(c.Again))
+	for i, outcome := range c.Again {
+		again[i] = recapmail.Outcome(outcome)
+	}
 	return recapmail.Config{
-		Week: week, Letter: letter, Connections: c.Connections, Rate: c.Rate, Lease: c.Lease, Step: step,
+		Again: again,
+		Week:  week, Letter: letter, Connections: c.Connections, Rate: c.Rate, Lease: c.Lease, Step: step,
 		Retries: recapmail.Retries{Most: c.Attempts, First: c.RetryAfter},
 		Server: recapmail.Server{
 			Host: c.SMTPHost, Port: c.SMTPPort, TLS: recapmail.TLSMode(c.SMTPTLS), User: c.SMTPUser, Password: c.SMTPPass,

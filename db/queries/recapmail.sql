@@ -10,6 +10,20 @@ FROM (SELECT unnest(sqlc.arg(user_ids)::uuid[]) AS user_id, unnest(sqlc.arg(clai
 WHERE m.week = sqlc.arg(week) AND m.user_id = a.user_id AND (m.claim = a.claim OR a.outcome = 'sent')
   AND m.outcome IS NULL;
 
+-- name: RecapMailAgain :execrows
+-- Mails that were refused are to be sent as if for the first time; never one that was sent. In order, because others may be at
+-- the same.
+WITH refused AS MATERIALIZED (
+    SELECT r.week, r.user_id FROM recap_mails r
+    WHERE r.week = sqlc.arg(week) AND r.outcome = ANY (sqlc.arg(outcomes)::text[]) AND r.outcome <> 'sent'
+    ORDER BY r.user_id
+    FOR UPDATE
+)
+UPDATE recap_mails m
+SET outcome = NULL, attempts = 0, reply = NULL, done_at = NULL, claim = NULL, next_at = statement_timestamp()
+FROM refused d
+WHERE m.week = d.week AND m.user_id = d.user_id;
+
 -- name: RecapMailClaim :many
 -- Takes a lease on mails that are due. Those that another process is taking at this moment are passed over; one whose
 -- lease has ended is due like any other. Chosen first and whole: joined, a plan could choose more than once.

@@ -6,7 +6,9 @@
 // and started again, or runs several times at once, sends none twice, but for the mails that were in flight at the kill: at
 // most one per connection. A mail that is sent again has the same Message-ID, which follows from user and week. An address
 // that the server refuses for good (5xx) is recorded and left alone; what it refuses for now (4xx) is tried again, later
-// each time, up to a bound. While the server is away the job waits, and no mail is charged for it.
+// each time, up to a bound. While the server is away the job waits, and no mail is charged for it. A server that
+// refuses the sender, or the first mails one and all (firstMails), ends the job: that is about the settings, and must not use
+// the week up.
 //
 // # How
 //

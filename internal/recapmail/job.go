@@ -18,6 +18,7 @@ import (
 type Queue interface {
 	Now(ctx context.Context) (time.Time, error)
 	Enqueue(ctx context.Context, w recap.Week, users []uuid.UUID) error
+	Again(ctx context.Context, w recap.Week, outcomes []Outcome) (mails int64, err error)
 	Prune(ctx context.Context, before recap.Week) error
 	Claim(ctx context.Context, w recap.Week, claim int64, lease time.Duration, n int) ([]Claimed, error)
 	Report(ctx context.Context, w recap.Week, reports []Report) (booked int64, err error)
@@ -45,6 +46,7 @@ type Config struct {
 	Rate        float64       // mails per second of this process; 0 is no limit
 	Lease       time.Duration // for how long a batch is reserved; default 4 min
 	Retries     Retries
+	Again       []Outcome // Refused or GivenUp: mails of the week that became so are sent as if for the first time
 	// Step is told how far the job is; nil for nobody.
 	Step func(done, all int64, what string)
 }
@@ -100,6 +102,7 @@ type Job struct {
 	ranks  *recap.Ranks
 	rate   *rate
 	report *reporter
+	start  start
 	mailed counter
 }
 
@@ -112,11 +115,17 @@ func NewJob(cfg Config, d Deps) (*Job, error) {
 	case cfg.Letter.From == nil:
 		return nil, errors.New("make recap job: there is no sender")
 	}
+	for _, o := range cfg.Again {
+		if o != Refused && o != GivenUp {
+			return nil, fmt.Errorf("make recap job: mails can be sent again that are %s or %s, not %q", Refused, GivenUp, o)
+		}
+	}
 	return &Job{Deps: d, cfg: cfg, rate: newRate(d.Clock, cfg.Rate)}, nil
 }
 
 // Run mails until nothing of the week is left, or ctx ends: then the mails in hand are still handed over. It fails with
-// ErrTooEarly or ErrTooLate, having done nothing; or when it has no business with the server, or Postgres refuses.
+// ErrTooEarly or ErrTooLate, having done nothing; with ErrSenderRefused or ErrAllRefused,
+// which are about the settings; or when it has no business with the server, or Postgres refuses.
 func (j *Job) Run(ctx context.Context) (Result, error) {
 	began := j.Clock.Now()
 	r := Result{Week: j.cfg.Week.String()}
@@ -151,6 +160,9 @@ func (j *Job) prepare(ctx context.Context) error {
 	if err := j.Queue.Prune(ctx, oldest); err != nil {
 		return err
 	}
+	if err := j.again(ctx); err != nil {
+		return err
+	}
 	if j.ranks, err = j.Reader.Ranks(ctx, j.cfg.Week); err != nil {
 		return err
 	}
@@ -168,6 +180,19 @@ func (j *Job) prepare(ctx context.Context) error {
 		looked += int64(len(active))
 		j.cfg.Step(looked, -1, "active users")
 	}
+	return nil
+}
+
+// again puts the mails back that are to be sent as if for the first time.
+func (j *Job) again(ctx context.Context) error {
+	if len(j.cfg.Again) == 0 {
+		return nil
+	}
+	mails, err := j.Queue.Again(ctx, j.cfg.Week, j.cfg.Again)
+	if err != nil {
+		return err
+	}
+	j.Log.InfoContext(ctx, "mails are sent again that were refused or given up", "mails", mails)
 	return nil
 }
 

@@ -14,15 +14,19 @@ type verdict struct {
 	charged bool    // the attempt counts against the mail
 	broken  bool    // the connection is of no more use
 	reply   string  // the server's code
+	sender  bool    // the server does not want what comes from us: no mail can be sent
 }
 
-// serviceClosing is what a server says when it is about to hang up: it is not about the mail.
-const serviceClosing = 421
+// Codes that are about the connection, not about the mail.
+const (
+	serviceClosing = 421 // the server is about to hang up
+	badSequence    = 503 // an earlier mail was not closed
+)
 
 // judge decides by what stage the library came to and what code the server gave, which are all that is known for sure.
 //
-// Only a refusal of the recipient or of the content is about this mail. A refused sender is about us, so that it is never
-// for good: it may be mended. Without a code the connection broke; whether the server has the mail when that came while it
+// Only a refusal of the recipient or of the content is about this mail. A refused sender is about us and would be
+// refused for every mail: no mail is charged for it. Without a code the connection broke; whether the server has the mail when that came while it
 // took it is not to be known, and so the mail is sent again under the same Message-ID.
 func judge(err error) verdict {
 	var failed *mail.SendError
@@ -37,7 +41,9 @@ func judge(err error) verdict {
 		return verdict{charged: true, broken: true}
 	case mail.ErrGetSender, mail.ErrGetRcpts, mail.ErrNoUnencoded:
 		return verdict{outcome: Refused, charged: true, reply: "address"}
-	case mail.ErrSMTPMailFrom, mail.ErrSMTPReset, mail.ErrConnCheck, mail.ErrAmbiguous:
+	case mail.ErrSMTPMailFrom:
+		return judgeSender(code)
+	case mail.ErrSMTPReset, mail.ErrConnCheck, mail.ErrAmbiguous:
 	}
 	switch {
 	case code == serviceClosing:
@@ -48,6 +54,17 @@ func judge(err error) verdict {
 		return verdict{charged: true, reply: strconv.Itoa(code)}
 	}
 	return verdict{charged: atContent, broken: true}
+}
+
+// judgeSender decides when the server did not take the sender, where that came from the server at all. For now: the connection
+// is begun anew, with a pause.
+func judgeSender(code int) verdict {
+	v := verdict{broken: true}
+	if code >= 400 {
+		v.reply = strconv.Itoa(code)
+	}
+	v.sender = code >= 500 && code != badSequence
+	return v
 }
 
 // report makes a report of a verdict on a mail that had so many attempts before.

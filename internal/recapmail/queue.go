@@ -66,6 +66,19 @@ func (p *Postgres) Enqueue(ctx context.Context, w recap.Week, users []uuid.UUID)
 	return nil
 }
 
+// Again has mails of a week that ended so sent as if for the first time, but never one that was sent, and says how many.
+func (p *Postgres) Again(ctx context.Context, w recap.Week, outcomes []Outcome) (mails int64, err error) {
+	names := make([]string, len(outcomes))
+	for i, o := range outcomes {
+		names[i] = string(o)
+	}
+	mails, err = dbsqlc.New().RecapMailAgain(ctx, p.db, w.Start(), names)
+	if err != nil {
+		return 0, fmt.Errorf("put mails back: %w", err)
+	}
+	return mails, nil
+}
+
 // Prune forgets the mails of weeks before one.
 func (p *Postgres) Prune(ctx context.Context, before recap.Week) error {
 	if _, err := dbsqlc.New().RecapMailPrune(ctx, p.db, before.Start()); err != nil {

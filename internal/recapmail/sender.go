@@ -2,6 +2,7 @@ package recapmail
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -201,6 +202,15 @@ func (b *batch) send(ctx context.Context) error {
 				return nil
 			}
 		}
+		switch ok, err := b.start.begin(); {
+		case err != nil:
+			return err
+		case !ok:
+			if clock.Sleep(ctx, shortestIdle) != nil {
+				return nil // told to stop
+			}
+			continue
+		}
 		if err := b.one(b.left[0]); err != nil {
 			return err
 		}
@@ -240,6 +250,8 @@ func usersOf(claimed []Claimed) []uuid.UUID {
 
 // one hands the first mail over and waits until it is booked. A job that is told to stop finishes it.
 func (b *batch) one(c Claimed) error {
+	v := verdict{}
+	defer func() { b.start.end(v) }()
 	r := b.read[c.User]
 	link, err := b.Links.URL(b.last, b.cfg.Letter.Base, c.User)
 	if err != nil {
@@ -250,8 +262,11 @@ func (b *batch) one(c Claimed) error {
 		return err
 	}
 	b.turn = false
-	v := b.conn.send(m)
+	v = b.conn.send(m)
 	b.note(v)
+	if v.sender {
+		return fmt.Errorf("%w with %s", ErrSenderRefused, v.reply)
+	}
 	if !v.charged {
 		return nil // it is released with the rest
 	}
@@ -275,6 +290,9 @@ func (b *batch) note(v verdict) {
 	}
 	if !b.taken {
 		b.fruitless++
+		if v.reply != "" && !v.sender {
+			b.Log.WarnContext(b.last, "the mail server puts us off: the job waits", "reply", v.reply)
+		}
 	}
 	b.conn.hangUp()
 	b.conn = nil

@@ -48,6 +48,29 @@ func (q *Queries) RecapMailAck(ctx context.Context, db DBTX, arg RecapMailAckPar
 	return result.RowsAffected(), nil
 }
 
+const RecapMailAgain = `-- name: RecapMailAgain :execrows
+WITH refused AS MATERIALIZED (
+    SELECT r.week, r.user_id FROM recap_mails r
+    WHERE r.week = $1 AND r.outcome = ANY ($2::text[]) AND r.outcome <> 'sent'
+    ORDER BY r.user_id
+    FOR UPDATE
+)
+UPDATE recap_mails m
+SET outcome = NULL, attempts = 0, reply = NULL, done_at = NULL, claim = NULL, next_at = statement_timestamp()
+FROM refused d
+WHERE m.week = d.week AND m.user_id = d.user_id
+`
+
+// Mails that were refused are to be sent as if for the first time; never one that was sent. In order, because others may be at
+// the same.
+func (q *Queries) RecapMailAgain(ctx context.Context, db DBTX, week calendar.Day, outcomes []string) (int64, error) {
+	result, err := db.Exec(ctx, RecapMailAgain, week, outcomes)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const RecapMailClaim = `-- name: RecapMailClaim :many
 WITH due AS MATERIALIZED (
     SELECT r.week, r.user_id FROM recap_mails r
