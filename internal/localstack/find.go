@@ -72,6 +72,9 @@ func findPostgresIn(ctx context.Context, patterns []string, want int) (program, 
 			return p, nil
 		}
 	}
+	if err := ctx.Err(); err != nil { // who was not asked to the end may well be there
+		return program{}, fmt.Errorf("look for Postgres: %w", err)
+	}
 	e := &MissingError{Server: fmt.Sprintf("Postgres %d or newer", minPostgres), Hint: hint()}
 	if want != 0 {
 		e.Server = fmt.Sprintf("Postgres %d, which made the existing data directory,", want)
@@ -125,6 +128,9 @@ func findRedis(ctx context.Context) (program, error) {
 		if ok {
 			e.Found = fmt.Sprintf("version %d at %s", major, path)
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return program{}, fmt.Errorf("look for Redis: %w", err)
 	}
 	return program{}, e
 }

@@ -171,6 +171,17 @@ func TestFindPostgres(t *testing.T) {
 	require.Contains(t, missing.Found, "version 14")
 }
 
+// Who gives up looking is not told that nothing is installed.
+func TestCancelledSearch(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := findPostgres(ctx, 0)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = findRedis(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
 func TestFindRedis(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
