@@ -63,14 +63,6 @@ func (b *bundle) begin(t *testing.T) pgx.Tx {
 	return tx
 }
 
-// waitForWaiters waits until so many wait for a lock.
-func (b *bundle) waitForWaiters(t *testing.T, n int) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		return b.count(t, `pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) == n
-	}, time.Minute, 5*time.Millisecond)
-}
-
 func (b *bundle) exec(t *testing.T, sql string, args ...any) {
 	t.Helper()
 	_, err := b.app.DB.Exec(t.Context(), sql, args...)
@@ -142,7 +134,7 @@ func TestFollowingIsLimited(t *testing.T) {
 	for _, h := range []string{"grace", "edsger"} {
 		go func() { results <- b.Follow(ctx, ids[0], h) }()
 	}
-	b.waitForWaiters(t, 2)
+	testenv.AwaitWaiters(t, b.app.DB, 2)
 	require.NoError(t, tx.Rollback(ctx))
 	taken, refused := <-results, <-results
 	if taken != nil {
@@ -176,7 +168,7 @@ func TestFollowAUserWhoIsBeingDeleted(t *testing.T) {
 	require.NoError(t, err)
 	followed := make(chan error, 1)
 	go func() { followed <- b.Follow(ctx, ids[0], "grace") }()
-	b.waitForWaiters(t, 1)
+	testenv.AwaitWaiters(t, b.app.DB, 1)
 	require.NoError(t, following.EraseUserTx(ctx, tx, ids[1]))
 	_, err = tx.Exec(ctx, `DELETE FROM users WHERE id = $1`, ids[1])
 	require.NoError(t, err)
@@ -197,7 +189,7 @@ func TestFollowingWaitsForAChangeOfMode(t *testing.T) {
 	require.NoError(t, err)
 	followed := make(chan error, 1)
 	go func() { followed <- b.Follow(ctx, ids[0], "grace") }()
-	b.waitForWaiters(t, 1)
+	testenv.AwaitWaiters(t, b.app.DB, 1)
 	require.NoError(t, tx.Commit(ctx))
 	require.ErrorIs(t, <-followed, following.ErrOff)
 	require.Zero(t, b.count(t, `follows`))

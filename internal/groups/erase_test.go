@@ -8,6 +8,7 @@ import (
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/groups"
+	"github.com/commma/commma/internal/testenv"
 )
 
 func TestOwnersHandOver(t *testing.T) {
@@ -64,7 +65,7 @@ func TestInvitationOfAUserWhoIsBeingDeleted(t *testing.T) {
 	require.NoError(t, err)
 	invited := make(chan error, 1)
 	go func() { invited <- b.Invite(ctx, ada, id, "grace") }()
-	b.waitForWaiters(t, 1)
+	testenv.AwaitWaiters(t, b.app.DB, 1)
 	require.NoError(t, groups.EraseUserTx(ctx, tx, grace))
 	_, err = tx.Exec(ctx, `DELETE FROM users WHERE id = $1`, grace)
 	require.NoError(t, err)

@@ -91,14 +91,6 @@ func (b *bundle) begin(t *testing.T) pgx.Tx {
 	return tx
 }
 
-// waitForWaiters waits until so many wait for a lock.
-func (b *bundle) waitForWaiters(t *testing.T, n int) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		return b.count(t, `pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) == n
-	}, time.Minute, 5*time.Millisecond)
-}
-
 // handles are the members that the viewer sees.
 func (b *bundle) handles(t *testing.T, viewer, id uuid.UUID) (list []string) {
 	t.Helper()

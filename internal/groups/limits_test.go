@@ -8,6 +8,7 @@ import (
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/groups"
+	"github.com/commma/commma/internal/testenv"
 )
 
 // fill makes so many others members of a group.
@@ -88,41 +89,43 @@ func TestNobodyIsKeptFromInvitations(t *testing.T) {
 	require.Len(t, invitations, groups.MaxInvitations, "the list is bounded whoever comes back")
 }
 
+// race has two wait for what a statement locks, lets them go, and wants one of them to find no room.
+func (b *bundle) race(t *testing.T, first, second func() error, lock string, args ...any) {
+	t.Helper()
+	tx := b.begin(t)
+	_, err := tx.Exec(t.Context(), lock, args...)
+	require.NoError(t, err)
+	results := make(chan error, 2)
+	go func() { results <- first() }()
+	go func() { results <- second() }()
+	testenv.AwaitWaiters(t, b.app.DB, 2)
+	require.NoError(t, tx.Rollback(t.Context()))
+	refused, taken := <-results, <-results
+	if refused == nil {
+		refused, taken = taken, refused
+	}
+	require.ErrorIs(t, refused, groups.ErrTooMany)
+	require.NoError(t, taken)
+}
+
 // Two at once do not both find the last place, whether it is a user's or a group's.
 func TestLimitsHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	b, ctx := setup(t), t.Context()
 	ids := b.users(t, "ada", "grace", "edsger")
 	ada, grace, edsger := ids[0], ids[1], ids[2]
-	race := func(waitFor string, arg uuid.UUID, first, second func() error) {
-		t.Helper()
-		tx := b.begin(t)
-		_, err := tx.Exec(ctx, waitFor, arg)
-		require.NoError(t, err)
-		results := make(chan error, 2)
-		go func() { results <- first() }()
-		go func() { results <- second() }()
-		b.waitForWaiters(t, 2)
-		require.NoError(t, tx.Rollback(ctx))
-		refused, taken := <-results, <-results
-		if refused == nil {
-			refused, taken = taken, refused
-		}
-		require.ErrorIs(t, refused, groups.ErrTooMany)
-		require.NoError(t, taken)
-	}
 	b.busy(t, grace, groups.MaxGroups-1)
 	one, two := b.group(t, ada), b.group(t, ada)
 	for _, id := range []uuid.UUID{one, two} {
 		require.NoError(t, b.Invite(ctx, ada, id, "grace"))
 	}
 	// Both have counted when the rows of the groups are let go, unless the second waits for the first.
-	race(`SELECT FROM groups WHERE owner_id = $1 FOR UPDATE`, ada,
-		func() error { return b.Accept(ctx, grace, one) }, func() error { return b.Accept(ctx, grace, two) })
+	b.race(t, func() error { return b.Accept(ctx, grace, one) }, func() error { return b.Accept(ctx, grace, two) },
+		`SELECT FROM groups WHERE owner_id = $1 FOR UPDATE`, ada)
 
 	b.wanted(t, ada, edsger, groups.MaxInvitationsFrom-1)
-	race(`SELECT FROM groups WHERE owner_id = $1 FOR UPDATE`, ada,
-		func() error { return b.Invite(ctx, ada, one, "edsger") }, func() error { return b.Invite(ctx, ada, two, "edsger") })
+	b.race(t, func() error { return b.Invite(ctx, ada, one, "edsger") }, func() error { return b.Invite(ctx, ada, two, "edsger") },
+		`SELECT FROM groups WHERE owner_id = $1 FOR UPDATE`, ada)
 	b.exec(t, `DELETE FROM group_invitations WHERE user_id = $1`, edsger)
 
 	full := b.group(t, ada)
@@ -130,7 +133,7 @@ func TestLimitsHoldAtOnce(t *testing.T) {
 	require.NoError(t, b.Invite(ctx, ada, full, "grace"))
 	require.NoError(t, b.Invite(ctx, ada, full, "edsger"))
 	b.fill(t, full, groups.MaxMembers-2)
-	race(`SELECT FROM groups WHERE id = $1 FOR UPDATE`, full,
-		func() error { return b.Accept(ctx, grace, full) }, func() error { return b.Accept(ctx, edsger, full) })
+	b.race(t, func() error { return b.Accept(ctx, grace, full) }, func() error { return b.Accept(ctx, edsger, full) },
+		`SELECT FROM groups WHERE id = $1 FOR UPDATE`, full)
 	require.Equal(t, groups.MaxMembers, b.count(t, `group_members WHERE group_id = $1`, full))
 }

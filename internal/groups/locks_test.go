@@ -8,6 +8,7 @@ import (
 
 	"github.com/commma/commma/internal/groups"
 	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/testenv"
 )
 
 // Two owners who invite one user at once do not both find the last place.
@@ -20,20 +21,9 @@ func TestInvitationsAreCountedOneAfterTheOther(t *testing.T) {
 		owner := b.user(t, fmt.Sprint("owner-", i))
 		require.NoError(t, b.Invite(ctx, owner, b.group(t, owner), "grace"))
 	}
-	tx := b.begin(t)
-	_, err := tx.Exec(ctx, `LOCK TABLE group_invitations IN SHARE MODE`) // they may count, and wait before they insert
-	require.NoError(t, err)
-	results := make(chan error, 2)
-	go func() { results <- b.Invite(ctx, ids[0], one, "grace") }()
-	go func() { results <- b.Invite(ctx, ids[1], two, "grace") }()
-	b.waitForWaiters(t, 2)
-	require.NoError(t, tx.Rollback(ctx))
-	refused, taken := <-results, <-results
-	if refused == nil {
-		refused, taken = taken, refused
-	}
-	require.ErrorIs(t, refused, groups.ErrTooMany)
-	require.NoError(t, taken)
+	// They may count, and wait before they insert.
+	b.race(t, func() error { return b.Invite(ctx, ids[0], one, "grace") }, func() error { return b.Invite(ctx, ids[1], two, "grace") },
+		`LOCK TABLE group_invitations IN SHARE MODE`)
 }
 
 // Who is about to go off makes no group: the change of mode comes wholly before, or wholly after.
@@ -51,7 +41,7 @@ func TestAGroupWaitsForAChangeOfMode(t *testing.T) {
 		_, err := b.Create(ctx, ada, "friends")
 		created <- err
 	}()
-	b.waitForWaiters(t, 1)
+	testenv.AwaitWaiters(t, b.app.DB, 1)
 	require.NoError(t, tx.Commit(ctx))
 	require.ErrorIs(t, <-created, groups.ErrOff)
 	require.Zero(t, b.count(t, `groups`))

@@ -239,11 +239,7 @@ func TestSingleRecapsAreBounded(t *testing.T) {
 	for range 3 {
 		go func() { read <- own(ctx) }()
 	}
-	require.Eventually(t, func() bool {
-		var waiting int
-		const sql = `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
-		return b.pool.QueryRow(ctx, sql).Scan(&waiting) == nil && waiting == 3
-	}, time.Minute, 5*time.Millisecond)
+	testenv.AwaitWaiters(t, b.pool, 3)
 	bounded, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	require.ErrorIs(t, own(bounded), recap.ErrBusy)

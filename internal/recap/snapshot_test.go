@@ -3,11 +3,11 @@ package recap_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/recap"
+	"github.com/commma/commma/internal/testenv"
 )
 
 // A recap is of one moment, though it is read by several statements: what is committed between them is not half in it.
@@ -34,12 +34,7 @@ func TestARecapIsOfOneMoment(t *testing.T) {
 		r, _ := b.Own(ctx, ada, week)
 		read <- r
 	}()
-	require.Eventually(t, func() bool {
-		var waiting bool
-		err := b.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity
-			WHERE wait_event_type = 'Lock' AND datname = current_database())`).Scan(&waiting)
-		return err == nil && waiting
-	}, time.Minute, 5*time.Millisecond)
+	testenv.AwaitWaiters(t, b.pool, 1)
 	require.NoError(t, tx.Commit(ctx))
 	require.Equal(t, before, <-read)
 }
