@@ -15,6 +15,7 @@ import (
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
+	"github.com/commma/commma/internal/testenv"
 )
 
 func TestDeleteUserIsBusyOrWhole(t *testing.T) {
@@ -55,19 +56,14 @@ func TestNobodyIsSetAsideBesideADelete(t *testing.T) {
 	b.mustExec(t, `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NULL; END $$`)
 	b.mustExec(t, `CREATE TRIGGER wait BEFORE DELETE ON users FOR EACH STATEMENT EXECUTE FUNCTION wait()`)
 	_, release := b.hold(t, "pg_advisory_xact_lock", 42)
-	waiting := func(n int) func() bool {
-		return func() bool {
-			return b.mustCount(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == n
-		}
-	}
 	deleted, setAside := make(chan error, 1), make(chan error, 1)
 	go func() { deleted <- b.DeleteUser(t.Context(), user) }()
-	require.Eventually(t, waiting(1), 20*time.Second, 5*time.Millisecond, "all is erased but the user")
+	testenv.AwaitWaiters(t, b.db, 1) // all is erased but the user
 	go func() {
 		_, err := dbsqlc.New().ScanUpsertFailure(t.Context(), b.db, "test", user)
 		setAside <- err
 	}()
-	require.Eventually(t, waiting(2), 20*time.Second, 5*time.Millisecond, "it waits")
+	testenv.AwaitWaiters(t, b.db, 2)
 	release()
 	require.NoError(t, <-deleted)
 	require.NoError(t, <-setAside)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/testenv"
 )
 
 func (b *bundle) named(t *testing.T, handle string) uuid.UUID {
@@ -124,10 +125,7 @@ func TestHandleIsNotTakenWhileItIsGivenUp(t *testing.T) {
 					_, err := b.Create(t.Context(), NewUser{Handle: "ada"})
 					taken <- err
 				}()
-				require.Eventually(t, func() bool {
-					return b.mustCount(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-						AND wait_event_type = 'Lock' AND wait_event = 'transactionid'`) > 0
-				}, 30*time.Second, 5*time.Millisecond)
+				testenv.AwaitWaiters(t, b.db, 1)
 				return nil
 			})
 			require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/commma/commma/internal/leaderboard"
 	"github.com/commma/commma/internal/privacy"
 	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/testenv"
 )
 
 func TestChangeMode(t *testing.T) {
@@ -235,7 +236,7 @@ func TestChangeModeWaitsForIngest(t *testing.T) {
 
 	changed := make(chan error, 1)
 	go func() { changed <- b.ChangeMode(t.Context(), user, activity.ModeSummary) }()
-	b.waitForWaiter(t)
+	testenv.AwaitWaiters(t, b.db, 1)
 	require.False(t, b.tryIngestLock(t, user), "a change that waits turns new ingests away")
 	require.True(t, b.tryIngestLock(t, other), "nobody else waits")
 

@@ -173,15 +173,6 @@ func (b *bundle) hold(t *testing.T, lock string, key int64) (tx pgx.Tx, release 
 	return tx, release
 }
 
-// waitForWaiter returns once somebody waits for an advisory lock of this database.
-func (b *bundle) waitForWaiter(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		return b.mustCount(t, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
-	}, 10*time.Second, 5*time.Millisecond)
-}
-
 // tryIngestLock says whether an ingest would get the user's lock now.
 func (b *bundle) tryIngestLock(t *testing.T, userID uuid.UUID) (free bool) {
 	t.Helper()

@@ -40,9 +40,9 @@ const (
 	versionOfTheGone = 1 << 52
 )
 
-// HealTx makes the user's totals, streak and number of sessions what the sessions say, raises the user's version and tells the outbox, so
-// that the boards follow. It runs in a transaction of the caller, who holds the user's writer lock and took it by an
-// earlier statement. Where the seconds of one session do not add up, they are first restored from the day totals, if
+// HealTx makes the user's totals, streak and number of sessions what the sessions say, raises the user's version and tells
+// the outbox, so that the boards follow. It runs in a transaction of the caller, who holds the user's writer lock and took it
+// by an earlier statement. Where the seconds of one session do not add up, they are first restored from the day totals, if
 // these explain the duration; else it fails with ErrUnexplained. A user who is gone is only told to the outbox.
 func (f *Finalizer) HealTx(ctx context.Context, tx pgx.Tx, r Repair) error {
 	version, err := f.queries.VerifyGetVersion(ctx, tx, r.User)

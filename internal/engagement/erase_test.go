@@ -16,14 +16,6 @@ import (
 	"github.com/commma/commma/internal/writebehind"
 )
 
-// waitForWaiter waits until somebody waits for a lock.
-func (b *bundle) waitForWaiter(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		return b.mustCount(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) > 0
-	}, 30*time.Second, 5*time.Millisecond)
-}
-
 func TestDeletedUserTakesEverythingAlong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -67,7 +59,7 @@ func TestDeletedUserWhoseKudosMove(t *testing.T) {
 	require.NoError(t, err)
 	deleted := make(chan error, 1)
 	go func() { deleted <- b.accounts.DeleteUser(t.Context(), going) }()
-	b.waitForWaiter(t)
+	testenv.AwaitWaiters(t, b.pool, 1)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-deleted)
 	require.Zero(t, b.mustCount(t, `SELECT count(*) FROM kudos`))
@@ -90,7 +82,7 @@ func TestKudosOfAUserWhoIsBeingDeleted(t *testing.T) {
 		_, err := b.Kudos(t.Context(), going, s, true)
 		given <- err
 	}()
-	b.waitForWaiter(t)
+	testenv.AwaitWaiters(t, b.pool, 1)
 	_, err = tx.Exec(t.Context(), `DELETE FROM users WHERE id = $1`, going)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(t.Context()))
@@ -258,7 +250,7 @@ func TestHealWaitsForAFlush(t *testing.T) {
 		_, err := engagement.NewVerifier(b.pool).Verify(t.Context(), true, func(int64, int64, string) {})
 		healed <- err
 	}()
-	b.waitForWaiter(t)
+	testenv.AwaitWaiters(t, b.pool, 1)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-healed)
 	b.requireExact(t)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/commma/commma/internal/activity"
 	"github.com/commma/commma/internal/engagement"
+	"github.com/commma/commma/internal/testenv"
 )
 
 func TestKudos(t *testing.T) {
@@ -147,9 +148,7 @@ func TestDeltaThatComesDuringAFlush(t *testing.T) {
 	require.NoError(t, err)
 	flushed := make(chan error, 1)
 	go func() { flushed <- b.flusher.FlushDeltas(t.Context(), []uuid.UUID{s}) }()
-	require.Eventually(t, func() bool {
-		return b.mustCount(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) > 0
-	}, 30*time.Second, 5*time.Millisecond)
+	testenv.AwaitWaiters(t, b.pool, 1)
 	require.Equal(t, int64(2), b.mustKudos(t, b.mustUser(t, activity.ModeFull), s, true).Kudos, "nobody who gives waits for a flush")
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-flushed)

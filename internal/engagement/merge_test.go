@@ -16,6 +16,7 @@ import (
 	"github.com/commma/commma/internal/clock"
 	"github.com/commma/commma/internal/engagement"
 	"github.com/commma/commma/internal/store"
+	"github.com/commma/commma/internal/testenv"
 	"github.com/commma/commma/internal/writebehind"
 )
 
@@ -223,7 +224,7 @@ func TestKudosThatMeetsAMerge(t *testing.T) {
 		}
 		given <- g
 	}()
-	b.waitForWaiter(t)
+	testenv.AwaitWaiters(t, b.pool, 1)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, engagement.Given{SessionID: ids[0], Given: true, Kudos: 1}, <-given)
 	b.requireExact(t)

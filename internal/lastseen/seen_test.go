@@ -124,11 +124,7 @@ func TestAFlushBesideAChangeToOff(t *testing.T) {
 			_, err := b.flusher.Flush(context.WithoutCancel(ctx))
 			flushed <- err
 		}()
-		require.Eventually(t, func() bool {
-			var waiting int
-			err := b.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-			return err == nil && waiting == 1
-		}, 20*time.Second, 5*time.Millisecond, "the flush has read who is to be written, and waits for the row")
+		testenv.AwaitWaiters(t, b.pool, 1) // the flush has read who is to be written, and waits for the row
 		return nil
 	}))
 	require.NoError(t, <-flushed)

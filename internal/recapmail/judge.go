@@ -25,9 +25,9 @@ const (
 
 // judge decides by what stage the library came to and what code the server gave, which are all that is known for sure.
 //
-// Only a refusal of the recipient or of the content is about this mail. A refused sender is about us and would be
-// refused for every mail: no mail is charged for it. Without a code the connection broke; whether the server has the mail when that came while it
-// took it is not to be known, and so the mail is sent again under the same Message-ID.
+// Only a refusal of the recipient or of the content is about this mail. A refused sender is about us and would be refused for
+// every mail: no mail is charged for it. Without a code the connection broke; whether the server has the mail, when that came
+// while it took it, is not to be known, and so the mail is sent again under the same Message-ID.
 func judge(err error) verdict {
 	var failed *mail.SendError
 	if !errors.As(err, &failed) {

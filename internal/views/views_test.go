@@ -198,13 +198,6 @@ func absorb(ctx context.Context, tx pgx.Tx, owner, absorbed, heir uuid.UUID) err
 	return err
 }
 
-func (b *bundle) awaitWaiting(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		return b.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
-	}, 20*time.Second, 5*time.Millisecond)
-}
-
 // What belongs to an absorbed session goes to its heir, whether it was absorbed before the flush or while the flush waits
 // for its row, and also when the heir is absorbed in turn.
 func TestApplyFollowsHeirs(t *testing.T) {
@@ -231,7 +224,7 @@ func TestApplyFollowsHeirs(t *testing.T) {
 			_, err := b.flusher.Flush(context.WithoutCancel(ctx))
 			flushed <- err
 		}()
-		b.awaitWaiting(t)
+		testenv.AwaitWaiters(t, b.pool, 1)
 		return nil
 	}))
 	require.NoError(t, <-flushed)
@@ -257,7 +250,7 @@ func TestApplyBesideAnErase(t *testing.T) {
 			_, err := b.flusher.Flush(context.WithoutCancel(ctx))
 			flushed <- err
 		}()
-		b.awaitWaiting(t)
+		testenv.AwaitWaiters(t, b.pool, 1)
 		return nil
 	}))
 	require.NoError(t, <-flushed)
