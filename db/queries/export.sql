@@ -53,7 +53,10 @@ LEFT JOIN groups g ON g.id = m.group_id
 WHERE m.user_id = $1;
 
 -- name: ExportGroups :many
-SELECT (to_jsonb(g) - 'owner_id')::jsonb AS data FROM groups g WHERE g.owner_id = $1;
+-- Owners are members, and members have an index.
+SELECT (to_jsonb(g) - 'owner_id')::jsonb AS data
+FROM group_members m JOIN groups g ON g.id = m.group_id AND g.owner_id = m.user_id
+WHERE m.user_id = $1;
 
 -- name: ExportHotRuns :many
 SELECT (to_jsonb(h) - 'user_id')::jsonb AS data FROM hot_runs h WHERE h.user_id = $1;

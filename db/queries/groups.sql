@@ -66,7 +66,7 @@ FROM (
     WHERE m.group_id = ANY (sqlc.arg(ids)::uuid[])
     ORDER BY m.group_id, (u.privacy = 'off'), m.joined_at, m.user_id
 ) h
-WHERE g.id = h.group_id AND g.owner_id = sqlc.arg(user_id);
+WHERE g.id = h.group_id AND g.id = ANY (sqlc.arg(ids)::uuid[]) AND g.owner_id = sqlc.arg(user_id);
 
 -- name: GroupInsert :exec
 -- The owner is the first member.

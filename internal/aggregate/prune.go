@@ -85,7 +85,7 @@ func (p *Pruner) Prune(ctx context.Context) (int64, error) {
 			break // nothing is left, or others have who is
 		}
 	}
-	if _, err := q.PruneStretches(ctx, p.pool, settled); err != nil {
+	if _, err := q.PruneStretches(ctx, store.PlanEachTime(p.pool), settled); err != nil {
 		return pruned, fmt.Errorf("forget deleted stretches: %w", err)
 	}
 	return pruned, nil
@@ -96,7 +96,7 @@ const roundsPerPrune = 100
 
 // pruneSome deletes about PruneConfig.Rows rows, the oldest.
 func (p *Pruner) pruneSome(ctx context.Context, settled int64) (pruned int64, err error) {
-	users, err := dbsqlc.New().PruneListUsers(ctx, p.pool, settled, p.cfg.Rows)
+	users, err := dbsqlc.New().PruneListUsers(ctx, store.PlanEachTime(p.pool), settled, p.cfg.Rows)
 	if err != nil {
 		return 0, fmt.Errorf("list prunable users: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/commma/commma/internal/clock"
+	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
@@ -54,7 +55,7 @@ func New(pool *pgxpool.Pool, f *Finalizer, c clock.Clock, log *slog.Logger, para
 // Postgres. One user's failure is not another's: an error means that the database could not be worked with at all.
 func (a *Aggregator) Cycle(ctx context.Context, now *time.Time) (Stats, error) {
 	start := a.clock.Now()
-	due, err := a.queries.ScanDueUsers(ctx, a.pool, now)
+	due, err := a.queries.ScanDueUsers(ctx, store.PlanEachTime(a.pool), now)
 	if err != nil {
 		return Stats{}, fmt.Errorf("find due users: %w", err)
 	}

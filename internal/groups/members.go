@@ -234,7 +234,7 @@ func leaveTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID, ids []uuid.UUID) 
 	if _, err := q.GroupDeleteMember(ctx, tx, ids, userID); err != nil {
 		return fmt.Errorf("delete membership: %w", err)
 	}
-	if err := q.GroupHandOver(ctx, tx, userID, ids); err != nil {
+	if err := q.GroupHandOver(ctx, tx, ids, userID); err != nil {
 		return fmt.Errorf("hand over: %w", err)
 	}
 	if err := q.GroupDeleteEmpty(ctx, tx, ids); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/store/dbsqlc"
+	"github.com/commma/commma/internal/testenv"
 )
 
 // TestPlansWithoutStatistics: until a table is analysed the planner takes every equality for equally rare. It must not read a
@@ -54,9 +55,9 @@ func TestPlansWithoutStatistics(t *testing.T) {
 			map[string]string{"t": "totals_board"},
 		},
 	} {
-		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		for _, mode := range testenv.PlanModes {
 			t.Run(name+" "+mode, func(t *testing.T) {
-				plan := f.explain(mode, q.sql, q.args...)
+				plan := testenv.Explain(t, f.pool, mode, "COSTS OFF", q.sql, q.args...)
 				for alias, index := range q.want {
 					require.Regexp(t, regexp.MustCompile(fmt.Sprintf(`%s on totals %s|Bitmap Index Scan on %[1]s`, index, alias)), plan)
 				}
@@ -67,23 +68,4 @@ func TestPlansWithoutStatistics(t *testing.T) {
 			})
 		}
 	}
-}
-
-// explain is the plan of a statement in a plan_cache_mode.
-func (f *fixture) explain(mode, sql string, args ...any) (plan string) {
-	f.t.Helper()
-	conn, err := f.pool.Acquire(f.ctx)
-	require.NoError(f.t, err)
-	defer conn.Release()
-	_, err = conn.Exec(f.ctx, "SET plan_cache_mode = "+mode)
-	require.NoError(f.t, err)
-	rows, err := conn.Query(f.ctx, "EXPLAIN "+sql, args...)
-	require.NoError(f.t, err)
-	for rows.Next() {
-		var line string
-		require.NoError(f.t, rows.Scan(&line))
-		plan += line + "\n"
-	}
-	require.NoError(f.t, rows.Err())
-	return plan
 }

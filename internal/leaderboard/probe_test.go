@@ -9,6 +9,7 @@ import (
 
 	"github.com/commma/commma/internal/calendar"
 	"github.com/commma/commma/internal/store/dbsqlc"
+	"github.com/commma/commma/internal/testenv"
 )
 
 // TestProbesDoNotScan: most languages have no totals. With statistics the planner sees that few languages make up all totals,
@@ -26,18 +27,12 @@ func TestProbesDoNotScan(t *testing.T) {
 	for i := range 50 {
 		arg[2] = append(arg[2].([]string), fmt.Sprintf("lang-%d", i))
 	}
-	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-		tx, err := f.pool.Begin(t.Context())
-		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), "SET LOCAL plan_cache_mode = "+mode)
-		require.NoError(t, err)
-		var text []byte
-		require.NoError(t, tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+dbsqlc.LeaderboardLanguagesWithTotals, arg...).Scan(&text))
-		require.NoError(t, tx.Rollback(t.Context()))
+	for _, mode := range testenv.PlanModes {
+		text := testenv.Explain(t, f.pool, mode, "ANALYZE, FORMAT JSON", dbsqlc.LeaderboardLanguagesWithTotals, arg...)
 		var plans []struct {
 			Plan planNode `json:"Plan"`
 		}
-		require.NoError(t, json.Unmarshal(text, &plans))
+		require.NoError(t, json.Unmarshal([]byte(text), &plans))
 		require.Less(t, plans[0].Plan.touched(), 5000.0, "%s:\n%s", mode, text)
 	}
 }

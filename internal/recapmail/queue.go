@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/commma/commma/internal/recap"
+	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
@@ -89,7 +90,7 @@ func (p *Postgres) Prune(ctx context.Context, before recap.Week) error {
 
 // Claim takes a lease on up to n mails that are due.
 func (p *Postgres) Claim(ctx context.Context, w recap.Week, claim int64, lease time.Duration, n int) ([]Claimed, error) {
-	rows, err := dbsqlc.New().RecapMailClaim(ctx, p.db, dbsqlc.RecapMailClaimParams{
+	rows, err := dbsqlc.New().RecapMailClaim(ctx, store.PlanEachTime(p.db), dbsqlc.RecapMailClaimParams{
 		Week: w.Start(), Claim: claim, LeaseMs: lease.Milliseconds(), MaxRows: int32(n),
 	})
 	if err != nil {

@@ -324,11 +324,14 @@ func (q *Queries) ExportGroupMembers(ctx context.Context, db DBTX, userID uuid.U
 }
 
 const ExportGroups = `-- name: ExportGroups :many
-SELECT (to_jsonb(g) - 'owner_id')::jsonb AS data FROM groups g WHERE g.owner_id = $1
+SELECT (to_jsonb(g) - 'owner_id')::jsonb AS data
+FROM group_members m JOIN groups g ON g.id = m.group_id AND g.owner_id = m.user_id
+WHERE m.user_id = $1
 `
 
-func (q *Queries) ExportGroups(ctx context.Context, db DBTX, ownerID uuid.UUID) ([][]byte, error) {
-	rows, err := db.Query(ctx, ExportGroups, ownerID)
+// Owners are members, and members have an index.
+func (q *Queries) ExportGroups(ctx context.Context, db DBTX, userID uuid.UUID) ([][]byte, error) {
+	rows, err := db.Query(ctx, ExportGroups, userID)
 	if err != nil {
 		return nil, err
 	}

@@ -172,16 +172,16 @@ FROM (
     SELECT DISTINCT ON (m.group_id) m.group_id, m.user_id AS heir
     FROM group_members m
     JOIN users u ON u.id = m.user_id
-    WHERE m.group_id = ANY ($2::uuid[])
+    WHERE m.group_id = ANY ($1::uuid[])
     ORDER BY m.group_id, (u.privacy = 'off'), m.joined_at, m.user_id
 ) h
-WHERE g.id = h.group_id AND g.owner_id = $1
+WHERE g.id = h.group_id AND g.id = ANY ($1::uuid[]) AND g.owner_id = $2
 `
 
 // Gives those of the groups that the user owned to whoever has been a member for longest, of those who are shown if there
 // are any: nobody could see an owner on off. Runs after the user's own membership is gone.
-func (q *Queries) GroupHandOver(ctx context.Context, db DBTX, userID uuid.UUID, iDs []uuid.UUID) error {
-	_, err := db.Exec(ctx, GroupHandOver, userID, iDs)
+func (q *Queries) GroupHandOver(ctx context.Context, db DBTX, iDs []uuid.UUID, userID uuid.UUID) error {
+	_, err := db.Exec(ctx, GroupHandOver, iDs, userID)
 	return err
 }
 
