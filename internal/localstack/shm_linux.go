@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,9 +27,31 @@ func removeSharedMemory(data string) {
 	if _, err := fmt.Sscan(lines[6], &key, &id); err != nil {
 		return
 	}
-	var d unix.SysvShmDesc
-	// Ids are used again: it is ours only with that key, and left over only if nobody is attached to it.
-	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &d); err == nil && uint32(d.Perm.Key) == key && d.Nattch == 0 {
-		_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	// A process that is gone to all who look for it may still be about to give its memory back.
+	for range detachTries {
+		if removeUnused(id, key) {
+			return
+		}
+		time.Sleep(detachPause)
 	}
+}
+
+// Together a second.
+const (
+	detachTries = 100
+	detachPause = 10 * time.Millisecond
+)
+
+// removeUnused removes a segment to which nobody is attached. It is done when there is nothing, or nothing more, to remove.
+func removeUnused(id int, key uint32) (done bool) {
+	var d unix.SysvShmDesc
+	// Ids are used again: it is ours only with that key.
+	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &d); err != nil || uint32(d.Perm.Key) != key {
+		return true
+	}
+	if d.Nattch != 0 {
+		return false
+	}
+	_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	return true
 }
