@@ -39,8 +39,7 @@ WITH s1 AS (DELETE FROM sessions t WHERE t.user_id = $1),
 DELETE FROM totals t WHERE t.user_id = $1;
 
 -- name: DeleteUserIngest :exec
-WITH e AS (DELETE FROM events t WHERE t.user_id = $1),
-     h AS (DELETE FROM hot_runs t WHERE t.user_id = $1)
+WITH e AS (DELETE FROM events t WHERE t.user_id = $1)
 DELETE FROM rejections t WHERE t.user_id = $1;
 
 -- name: PruneAdvanceHorizon :exec

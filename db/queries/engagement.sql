@@ -80,12 +80,17 @@ WHERE c.id = sqlc.arg(id);
 -- Everything that hangs on sessions that are deleted, after their counters were locked.
 WITH counters AS (
     DELETE FROM session_counters c WHERE c.user_id = sqlc.arg(user_id) AND c.session_id = ANY (sqlc.arg(session_ids)::uuid[])
-), deltas AS (
-    DELETE FROM counter_deltas d WHERE d.owner_id = sqlc.arg(user_id) AND d.session_id = ANY (sqlc.arg(session_ids)::uuid[])
 ), given AS (
     DELETE FROM kudos k WHERE k.owner_id = sqlc.arg(user_id) AND k.session_id = ANY (sqlc.arg(session_ids)::uuid[])
 )
 DELETE FROM comments m WHERE m.owner_id = sqlc.arg(user_id) AND m.session_id = ANY (sqlc.arg(session_ids)::uuid[]);
+
+-- name: EngagementDeleteDeltas :exec
+-- What was not counted yet of the sessions of a user, or of some. It runs by itself after kudos and comments are gone: whoever
+-- takes one back leaves a delta in the same transaction, which the statement that waited for that row does not see.
+DELETE FROM counter_deltas d
+WHERE d.owner_id = sqlc.arg(user_id)
+  AND (sqlc.narg(session_ids)::uuid[] IS NULL OR d.session_id = ANY (sqlc.narg(session_ids)::uuid[]));
 
 -- name: EngagementDeleteStray :exec
 -- Deltas of sessions that do not exist any more, under no id.
@@ -98,8 +103,6 @@ WHERE d.session_id = ANY (sqlc.arg(session_ids)::uuid[])
 -- What hangs on a deleted user's own sessions, after the counters were locked.
 WITH counters AS (
     DELETE FROM session_counters c WHERE c.user_id = sqlc.arg(user_id)
-), deltas AS (
-    DELETE FROM counter_deltas d WHERE d.owner_id = sqlc.arg(user_id)
 ), given AS (
     DELETE FROM kudos k WHERE k.owner_id = sqlc.arg(user_id)
 )

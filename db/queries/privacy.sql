@@ -7,9 +7,6 @@ DELETE FROM archive_details WHERE user_id = $1;
 -- name: PrivacyDeleteEvents :exec
 DELETE FROM events WHERE user_id = $1;
 
--- name: PrivacyDeleteHotRuns :exec
-DELETE FROM hot_runs WHERE user_id = $1;
-
 -- name: PrivacyDeleteSessionDetails :exec
 DELETE FROM session_details WHERE user_id = $1;
 

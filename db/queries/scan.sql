@@ -47,6 +47,11 @@ WITH ripe AS MATERIALIZED (
 )
 SELECT d.user_id FROM due d ORDER BY d.last_s, d.user_id;
 
+-- name: ScanDeleteMarks :one
+-- Deletes a user's marks and says whether there were any.
+WITH gone AS (DELETE FROM hot_runs h WHERE h.user_id = sqlc.arg(user_id))
+SELECT EXISTS (SELECT FROM hot_runs m WHERE m.user_id = sqlc.arg(user_id))::boolean AS found;
+
 -- name: ScanDeleteFailure :exec
 DELETE FROM finalize_failures WHERE user_id = $1;
 

@@ -18,11 +18,18 @@ import (
 
 // DeleteSession deletes a session of the user: its seconds leave totals and boards before this returns, and its events
 // never count again, however late they arrive. It fails with aggregate.ErrNoSession, an *aggregate.AbsorbedError, or
-// ErrBusy, having changed nothing; or with ErrNotShown, having deleted the session: then the same request again finds none.
+// ErrBusy, having changed nothing; or with ErrNotShown, having deleted the session: then the same request again fails with
+// ErrNotShown for as long as a board may still count it, and then with aggregate.ErrNoSession.
 func (s *Service) DeleteSession(ctx context.Context, userID, sessionID uuid.UUID) error {
 	err := s.withWriter(ctx, userID, func(ctx context.Context, tx pgx.Tx) error {
 		return s.deps.DeleteSessionFunc(ctx, tx, userID, sessionID)
 	})
+	if errors.Is(err, aggregate.ErrNoSession) {
+		// It may have been deleted a moment ago, with an answer that got lost or said that boards still count it.
+		if err := s.publishDelete(ctx, userID); err != nil {
+			return err
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("delete session: %w", err)
 	}
@@ -46,9 +53,9 @@ func (s *Service) DeleteUser(ctx context.Context, userID uuid.UUID) error {
 	return s.publishDelete(ctx, userID)
 }
 
-// publishDelete takes what was deleted off the boards. It cannot be asked for again, since there is nothing left to delete.
-// So while the boards' store does not answer, a delete is as good as shown: pages then come from the totals, and the outbox
-// is published before long once the store is back. Where the store is there and may show what was deleted, the caller hears it.
+// publishDelete takes what was deleted off the boards, or does nothing if that is done. While the boards' store does not
+// answer, a delete is as good as shown: pages then come from the totals, and the outbox is published before long once the
+// store is back. Where the store is there and may show what was deleted, the caller hears it.
 func (s *Service) publishDelete(ctx context.Context, userID uuid.UUID) error {
 	if err := s.publish(ctx, userID); err != nil && !errors.Is(err, leaderboard.ErrAway) {
 		return ErrNotShown

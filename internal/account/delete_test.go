@@ -96,7 +96,12 @@ func TestDeletesThatAreNotShown(t *testing.T) {
 		b.mustExec(t, `INSERT INTO sessions VALUES ($1, $2, now() - interval '1 hour', now(), 'UTC', 1, 1, 1, 'go', 1, now())`, session, user)
 		b.publish = tt.publish
 		require.Equal(t, tt.want, b.DeleteSession(t.Context(), user, session))
+		if tt.want != nil {
+			require.Equal(t, tt.want, b.DeleteSession(t.Context(), user, session), "asked again")
+			b.publish = nil
+		}
 		require.ErrorIs(t, b.DeleteSession(t.Context(), user, session), aggregate.ErrNoSession)
+		b.publish = tt.publish
 		require.Equal(t, tt.want, b.DeleteUser(t.Context(), user))
 		require.ErrorIs(t, b.DeleteUser(t.Context(), user), ErrUnknownUser)
 		require.Equal(t, 1, b.mustCount(t, `SELECT count(*) FROM outbox WHERE user_id = $1`, user))

@@ -10,7 +10,7 @@ import (
 var ErrBusy = errors.New("the user is busy")
 
 // ErrNotShown means that the change is made, and stays, but that boards do not show it yet: they will by themselves, and the
-// same request again says whether they do.
+// same request again says whether they do, but for the delete of a user, who then is unknown.
 var ErrNotShown = errors.New("changed, but boards do not show it yet")
 
 // ErrUnknownUser means that there is no such user.

@@ -1,7 +1,6 @@
 package aggregate
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -12,38 +11,6 @@ import (
 	"github.com/commma/commma/internal/store/dbsqlc"
 	"github.com/commma/commma/internal/testenv"
 )
-
-// planNode is a part of a plan as EXPLAIN (ANALYZE, FORMAT JSON) prints it.
-type planNode struct {
-	Type     string     `json:"Node Type"`
-	Relation string     `json:"Relation Name"`
-	Rows     float64    `json:"Actual Rows"`
-	Loops    float64    `json:"Actual Loops"`
-	Joined   float64    `json:"Rows Removed by Join Filter"`
-	Filtered float64    `json:"Rows Removed by Filter"`
-	Plans    []planNode `json:"Plans"`
-}
-
-// touched is how many rows the node and those below it passed on or looked at in vain.
-func (n *planNode) touched() float64 {
-	sum := (n.Rows + n.Joined + n.Filtered) * n.Loops
-	for i := range n.Plans {
-		sum += n.Plans[i].touched()
-	}
-	return sum
-}
-
-// scanTouches runs the scan, undoes it, and returns how many rows it touched.
-func scanTouches(t *testing.T, pool *pgxpool.Pool, mode string) float64 {
-	t.Helper()
-	now := time.Unix(noon, 0)
-	var plans []struct {
-		Plan planNode `json:"Plan"`
-	}
-	text := testenv.Explain(t, pool, mode, "ANALYZE, FORMAT JSON", dbsqlc.ScanDueUsers, &now)
-	require.NoError(t, json.Unmarshal([]byte(text), &plans))
-	return plans[0].Plan.touched()
-}
 
 // TestScanCost counts what the scan touches, whatever the planner knows: it grows with the marks whose time has come, not
 // with their square, and not with those of users whose sessions are open.
@@ -71,7 +38,8 @@ func TestScanCost(t *testing.T) {
 					if known == "statistics" {
 						f.exec(`VACUUM ANALYZE hot_runs`)
 					}
-					require.LessOrEqual(t, scanTouches(t, f.pool, mode), c.most)
+					now := time.Unix(noon, 0)
+					require.LessOrEqual(t, testenv.RowsTouched(t, f.pool, mode, dbsqlc.ScanDueUsers, &now), c.most)
 				})
 			}
 		}

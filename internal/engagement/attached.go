@@ -51,7 +51,10 @@ func SessionsChanged(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID, made
 	if len(deleted) == 0 {
 		return nil
 	}
-	return q.EngagementDeleteSessions(ctx, db, userID, deleted)
+	if err := q.EngagementDeleteSessions(ctx, db, userID, deleted); err != nil {
+		return err
+	}
+	return q.EngagementDeleteDeltas(ctx, db, userID, deleted)
 }
 
 // errMoving means that sessions were merged time and again while a user's kudos and comments were being deleted.
@@ -67,6 +70,9 @@ func EraseUserTx(ctx context.Context, tx dbsqlc.DBTX, userID uuid.UUID) ([]uuid.
 	}
 	if err := q.EngagementDeleteUserOwn(ctx, tx, userID); err != nil {
 		return nil, fmt.Errorf("erase what hangs on sessions: %w", err)
+	}
+	if err := q.EngagementDeleteDeltas(ctx, tx, userID, nil); err != nil {
+		return nil, fmt.Errorf("erase what was not counted yet: %w", err)
 	}
 	var changed []uuid.UUID
 	for range maxLooks {

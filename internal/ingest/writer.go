@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/commma/commma/internal/activity"
+	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
@@ -166,5 +167,5 @@ func EraseUserTx(ctx context.Context, db dbsqlc.DBTX, userID uuid.UUID) error {
 	if err := dbsqlc.New().DeleteUserIngest(ctx, db, userID); err != nil {
 		return fmt.Errorf("erase events: %w", err)
 	}
-	return nil
+	return store.DeleteMarksTx(ctx, db, userID)
 }

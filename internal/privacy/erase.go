@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/commma/commma/internal/store"
 	"github.com/commma/commma/internal/store/dbsqlc"
 )
 
@@ -36,8 +37,5 @@ func DropHotTx(ctx context.Context, tx pgx.Tx, userID uuid.UUID) error {
 	if err := q.PrivacyDeleteEvents(ctx, tx, userID); err != nil {
 		return fmt.Errorf("delete hot events: %w", err)
 	}
-	if err := q.PrivacyDeleteHotRuns(ctx, tx, userID); err != nil {
-		return fmt.Errorf("delete hot runs: %w", err)
-	}
-	return nil
+	return store.DeleteMarksTx(ctx, tx, userID)
 }

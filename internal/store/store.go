@@ -36,7 +36,8 @@ const (
 
 // sessionSettings end what a process of ours that hangs, or a host that is gone, would hold: its transaction, with the
 // locks of its users. They are set by statement, because a transaction pooler refuses them as startup parameters; there
-// they are best set on the server.
+// they are best set on the server. One that is stopped in the middle of sending statements is not ended: the server takes it
+// for slow until the host is gone.
 //
 // Our statements are short. Where the planner takes one for long, as it does where it cannot know how few rows there are,
 // compiling it costs a hundred times what running it does.

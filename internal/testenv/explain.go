@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -36,6 +37,34 @@ func Explain(t testing.TB, pool *pgxpool.Pool, mode, options, sql string, args .
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	return strings.Join(lines, "\n")
+}
+
+// RowsTouched runs a statement in a mode of PlanModes, undoes it, and returns how many rows its plan passed on or looked at in
+// vain.
+func RowsTouched(t testing.TB, pool *pgxpool.Pool, mode, sql string, args ...any) float64 {
+	t.Helper()
+	var plans []struct {
+		Plan planNode `json:"Plan"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(Explain(t, pool, mode, "ANALYZE, FORMAT JSON", sql, args...)), &plans))
+	return plans[0].Plan.touched()
+}
+
+// planNode is a part of a plan as EXPLAIN (ANALYZE, FORMAT JSON) prints it.
+type planNode struct {
+	Rows     float64    `json:"Actual Rows"`
+	Loops    float64    `json:"Actual Loops"`
+	Joined   float64    `json:"Rows Removed by Join Filter"`
+	Filtered float64    `json:"Rows Removed by Filter"`
+	Plans    []planNode `json:"Plans"`
+}
+
+func (n *planNode) touched() float64 {
+	sum := (n.Rows + n.Joined + n.Filtered) * n.Loops
+	for i := range n.Plans {
+		sum += n.Plans[i].touched()
+	}
+	return sum
 }
 
 // literals writes the arguments of the statement explained as SQL.

@@ -105,8 +105,7 @@ func (q *Queries) DeleteUserAggregates(ctx context.Context, db DBTX, userID uuid
 }
 
 const DeleteUserIngest = `-- name: DeleteUserIngest :exec
-WITH e AS (DELETE FROM events t WHERE t.user_id = $1),
-     h AS (DELETE FROM hot_runs t WHERE t.user_id = $1)
+WITH e AS (DELETE FROM events t WHERE t.user_id = $1)
 DELETE FROM rejections t WHERE t.user_id = $1
 `
 

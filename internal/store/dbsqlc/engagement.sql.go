@@ -185,11 +185,22 @@ func (q *Queries) EngagementDeleteComment(ctx context.Context, db DBTX, userID u
 	return i, err
 }
 
+const EngagementDeleteDeltas = `-- name: EngagementDeleteDeltas :exec
+DELETE FROM counter_deltas d
+WHERE d.owner_id = $1
+  AND ($2::uuid[] IS NULL OR d.session_id = ANY ($2::uuid[]))
+`
+
+// What was not counted yet of the sessions of a user, or of some. It runs by itself after kudos and comments are gone: whoever
+// takes one back leaves a delta in the same transaction, which the statement that waited for that row does not see.
+func (q *Queries) EngagementDeleteDeltas(ctx context.Context, db DBTX, userID uuid.UUID, sessionIDs []uuid.UUID) error {
+	_, err := db.Exec(ctx, EngagementDeleteDeltas, userID, sessionIDs)
+	return err
+}
+
 const EngagementDeleteSessions = `-- name: EngagementDeleteSessions :exec
 WITH counters AS (
     DELETE FROM session_counters c WHERE c.user_id = $1 AND c.session_id = ANY ($2::uuid[])
-), deltas AS (
-    DELETE FROM counter_deltas d WHERE d.owner_id = $1 AND d.session_id = ANY ($2::uuid[])
 ), given AS (
     DELETE FROM kudos k WHERE k.owner_id = $1 AND k.session_id = ANY ($2::uuid[])
 )
@@ -268,8 +279,6 @@ func (q *Queries) EngagementDeleteUserGiven(ctx context.Context, db DBTX, userID
 const EngagementDeleteUserOwn = `-- name: EngagementDeleteUserOwn :exec
 WITH counters AS (
     DELETE FROM session_counters c WHERE c.user_id = $1
-), deltas AS (
-    DELETE FROM counter_deltas d WHERE d.owner_id = $1
 ), given AS (
     DELETE FROM kudos k WHERE k.owner_id = $1
 )

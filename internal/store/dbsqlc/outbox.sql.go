@@ -51,23 +51,28 @@ func (q *Queries) OutboxDeletePublished(ctx context.Context, db DBTX, userIDs []
 }
 
 const OutboxDeleteZeroTotals = `-- name: OutboxDeleteZeroTotals :exec
-DELETE FROM totals t
-USING (
-    SELECT z.user_id, z.period, z.starts_on, z.lang FROM totals z
-    JOIN users u ON u.id = z.user_id
-    JOIN (SELECT unnest($1::uuid[]) AS user_id, unnest($2::bigint[]) AS version) p
-      ON p.user_id = u.id AND p.version = u.version
-    WHERE z.seconds = 0
-    ORDER BY z.user_id, z.period, z.starts_on, z.lang
-    FOR SHARE OF u SKIP LOCKED
-    FOR UPDATE OF z SKIP LOCKED
-) d
-WHERE t.user_id = d.user_id AND t.period = d.period AND t.starts_on = d.starts_on AND t.lang = d.lang AND t.seconds = 0
+WITH due AS MATERIALIZED (
+    SELECT z.user_id, z.period, z.starts_on, z.lang
+    FROM (
+        SELECT unnest($1::uuid[]) AS user_id, unnest($2::bigint[]) AS version ORDER BY 1
+    ) p
+    CROSS JOIN LATERAL (
+        SELECT u.id FROM users u WHERE u.id = p.user_id AND u.version = p.version FOR SHARE SKIP LOCKED
+    ) u
+    CROSS JOIN LATERAL (
+        SELECT x.user_id, x.period, x.starts_on, x.lang FROM totals x WHERE x.user_id = u.id AND x.seconds = 0
+        ORDER BY x.period, x.starts_on, x.lang FOR UPDATE SKIP LOCKED
+    ) z
+)
+DELETE FROM totals t USING due d
+WHERE t.user_id = d.user_id AND t.period = d.period AND t.starts_on = d.starts_on AND t.lang = d.lang AND t.seconds + 0 = 0
 `
 
-// Totals whose removal was published, that is: which are zero at the published version. The join sees version and totals
-// in one snapshot, so a total that became zero later stays. Both rows are locked, so that both conditions hold now: a total
-// that was more than zero for a while since has another version. What others hold is skipped and goes with the next publish.
+// Totals whose removal was published, that is: which are zero at the published version. Version and totals are seen in one
+// snapshot, so a total that became zero later stays. Both rows are locked, so that both conditions hold now: a total that
+// was more than zero for a while since has another version. What others hold is skipped and goes with the next publish.
+// Zeros come in bursts and go, so that statistics know of none, and the index of zeros then looks like the shortest way to
+// anything. So they are looked up by user, and deleted by their key; the sum keeps that index out of it.
 func (q *Queries) OutboxDeleteZeroTotals(ctx context.Context, db DBTX, userIDs []uuid.UUID, versions []int64) error {
 	_, err := db.Exec(ctx, OutboxDeleteZeroTotals, userIDs, versions)
 	return err

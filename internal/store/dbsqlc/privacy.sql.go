@@ -32,15 +32,6 @@ func (q *Queries) PrivacyDeleteEvents(ctx context.Context, db DBTX, userID uuid.
 	return err
 }
 
-const PrivacyDeleteHotRuns = `-- name: PrivacyDeleteHotRuns :exec
-DELETE FROM hot_runs WHERE user_id = $1
-`
-
-func (q *Queries) PrivacyDeleteHotRuns(ctx context.Context, db DBTX, userID uuid.UUID) error {
-	_, err := db.Exec(ctx, PrivacyDeleteHotRuns, userID)
-	return err
-}
-
 const PrivacyDeleteSessionDetails = `-- name: PrivacyDeleteSessionDetails :exec
 DELETE FROM session_details WHERE user_id = $1
 `

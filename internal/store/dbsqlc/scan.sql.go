@@ -43,6 +43,19 @@ func (q *Queries) ScanDeleteFailure(ctx context.Context, db DBTX, userID uuid.UU
 	return err
 }
 
+const ScanDeleteMarks = `-- name: ScanDeleteMarks :one
+WITH gone AS (DELETE FROM hot_runs h WHERE h.user_id = $1)
+SELECT EXISTS (SELECT FROM hot_runs m WHERE m.user_id = $1)::boolean AS found
+`
+
+// Deletes a user's marks and says whether there were any.
+func (q *Queries) ScanDeleteMarks(ctx context.Context, db DBTX, userID uuid.UUID) (bool, error) {
+	row := db.QueryRow(ctx, ScanDeleteMarks, userID)
+	var found bool
+	err := row.Scan(&found)
+	return found, err
+}
+
 const ScanDeleteOldRejections = `-- name: ScanDeleteOldRejections :execrows
 DELETE FROM rejections WHERE at < statement_timestamp() - $1::bigint * interval '1 second'
 `
