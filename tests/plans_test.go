@@ -98,14 +98,20 @@ func TestNoStatementReadsATableWhole(t *testing.T) {
 	require.Empty(t, read)
 }
 
+var (
+	tableScan = regexp.MustCompile(`Seq Scan on (\w+)`)
+	indexScan = regexp.MustCompile(`Index (?:Only )?Scan(?: Backward)? using (\w+)|Bitmap Index Scan on (\w+)`)
+	parameter = regexp.MustCompile(`\$(\d+)`)
+)
+
 // readWhole are the tables and indexes that a plan reads from end to end.
 func readWhole(plan string) (names []string) {
 	lines := strings.Split(plan, "\n")
 	for i, line := range lines {
-		if m := regexp.MustCompile(`Seq Scan on (\w+)`).FindStringSubmatch(line); m != nil {
+		if m := tableScan.FindStringSubmatch(line); m != nil {
 			names = append(names, m[1])
 		}
-		m := regexp.MustCompile(`Index (?:Only )?Scan(?: Backward)? using (\w+)|Bitmap Index Scan on (\w+)`).FindStringSubmatch(line)
+		m := indexScan.FindStringSubmatch(line)
 		if m != nil && (i+1 == len(lines) || !strings.Contains(lines[i+1], "Index Cond:")) {
 			names = append(names, m[1]+m[2])
 		}
@@ -203,7 +209,7 @@ func queries(t *testing.T) map[string]string {
 func explainForAny(t *testing.T, pool *pgxpool.Pool, sql string) string {
 	t.Helper()
 	var parameters int
-	for _, m := range regexp.MustCompile(`\$(\d+)`).FindAllStringSubmatch(sql, -1) {
+	for _, m := range parameter.FindAllStringSubmatch(sql, -1) {
 		n, err := strconv.Atoi(m[1])
 		require.NoError(t, err)
 		parameters = max(parameters, n)

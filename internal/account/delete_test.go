@@ -53,9 +53,7 @@ func TestNobodyIsSetAsideBesideADelete(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	user := b.mustUser(t, activity.ModeFull)
-	b.mustExec(t, `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NULL; END $$`)
-	b.mustExec(t, `CREATE TRIGGER wait BEFORE DELETE ON users FOR EACH STATEMENT EXECUTE FUNCTION wait()`)
-	_, release := b.hold(t, "pg_advisory_xact_lock", 42)
+	release := b.holdDeletes(t)
 	deleted, setAside := make(chan error, 1), make(chan error, 1)
 	go func() { deleted <- b.DeleteUser(t.Context(), user) }()
 	testenv.AwaitWaiters(t, b.db, 1) // all is erased but the user
@@ -73,8 +71,8 @@ func TestNobodyIsSetAsideBesideADelete(t *testing.T) {
 func TestDeleteSessionIsBusyOrWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{LockWait: 100 * time.Millisecond})
-	user, session := b.mustUser(t, activity.ModeFull), uuid.New()
-	b.mustExec(t, `INSERT INTO sessions VALUES ($1, $2, now() - interval '1 hour', now(), 'UTC', 1, 1, 1, 'go', 1, now())`, session, user)
+	user := b.mustUser(t, activity.ModeFull)
+	session := b.mustSession(t, user)
 	_, release := b.hold(t, "pg_advisory_xact_lock", store.WriterLock(user))
 	require.ErrorIs(t, b.DeleteSession(t.Context(), user, session), ErrBusy)
 	require.Empty(t, b.published)
@@ -92,8 +90,8 @@ func TestDeletesThatAreNotShown(t *testing.T) {
 		{fmt.Errorf("publish: %w", leaderboard.ErrAway), nil},
 		{errors.New("a board is being built"), ErrNotShown},
 	} {
-		user, session := b.mustUser(t, activity.ModeFull), uuid.New()
-		b.mustExec(t, `INSERT INTO sessions VALUES ($1, $2, now() - interval '1 hour', now(), 'UTC', 1, 1, 1, 'go', 1, now())`, session, user)
+		user := b.mustUser(t, activity.ModeFull)
+		session := b.mustSession(t, user)
 		b.publish = tt.publish
 		require.Equal(t, tt.want, b.DeleteSession(t.Context(), user, session))
 		if tt.want != nil {

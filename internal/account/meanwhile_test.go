@@ -28,7 +28,7 @@ func TestMarksMergedMeanwhileGoToo(t *testing.T) {
 			user := b.mustUser(t, activity.ModeFull)
 			b.mustExec(t, `INSERT INTO hot_runs (user_id, first_s, last_s) SELECT $1, now_s - ago, now_s - ago + 50
 				FROM unnest(ARRAY[1000, 500]) ago, floor(extract(epoch FROM now())) now_s`, user)
-			scan := b.begin(t)
+			scan := testenv.Begin(t, b.db)
 			due, err := dbsqlc.New().ScanDueUsers(t.Context(), scan, nil)
 			require.NoError(t, err)
 			require.Empty(t, due)
@@ -42,15 +42,6 @@ func TestMarksMergedMeanwhileGoToo(t *testing.T) {
 	}
 }
 
-// begin starts a transaction that ends with the test.
-func (b *bundle) begin(t *testing.T) pgx.Tx {
-	t.Helper()
-	tx, err := b.db.Begin(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	return tx
-}
-
 // applaud makes a session of a user, and has another give kudos and comment.
 func (b *bundle) applaud(t *testing.T, owner, other uuid.UUID) (comment uuid.UUID) {
 	t.Helper()
@@ -58,8 +49,7 @@ func (b *bundle) applaud(t *testing.T, owner, other uuid.UUID) (comment uuid.UUI
 		_, err := engagement.EraseUserTx(ctx, tx, id)
 		return err
 	}
-	session, comment := uuid.New(), uuid.New()
-	b.mustExec(t, `INSERT INTO sessions VALUES ($1, $2, now() - interval '1 hour', now(), 'UTC', 1, 1, 1, 'go', 1, now())`, session, owner)
+	session, comment := b.mustSession(t, owner), uuid.New()
 	b.mustExec(t, `INSERT INTO session_counters (user_id, session_id, kudos, comments) VALUES ($1, $2, 1, 1)`, owner, session)
 	b.mustExec(t, `INSERT INTO kudos (owner_id, session_id, user_id) VALUES ($1, $2, $3)`, owner, session, other)
 	b.mustExec(t, `INSERT INTO comments (id, owner_id, session_id, author_id, body) VALUES ($1, $2, $3, $4, 'a')`, comment, owner, session, other)
@@ -73,9 +63,7 @@ func TestTwoWhoKnowEachOtherDeleteThemselves(t *testing.T) {
 	b := setup(t, Config{})
 	owner, giver := b.mustUser(t, activity.ModeFull), b.mustUser(t, activity.ModeFull)
 	b.applaud(t, owner, giver)
-	b.mustExec(t, `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NULL; END $$`)
-	b.mustExec(t, `CREATE TRIGGER wait BEFORE DELETE ON users FOR EACH STATEMENT EXECUTE FUNCTION wait()`)
-	_, release := b.hold(t, "pg_advisory_xact_lock", 42)
+	release := b.holdDeletes(t)
 	deleted := make(chan error, 2)
 	go func() { deleted <- b.DeleteUser(t.Context(), giver) }()
 	testenv.AwaitWaiters(t, b.db, 1) // all is erased but the user
@@ -93,7 +81,7 @@ func TestCommentTakenBackBesideADelete(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	owner, author := b.mustUser(t, activity.ModeFull), b.mustUser(t, activity.ModeFull)
-	comment, tx := b.applaud(t, owner, author), b.begin(t)
+	comment, tx := b.applaud(t, owner, author), testenv.Begin(t, b.db)
 	_, err := dbsqlc.New().EngagementDeleteComment(t.Context(), tx, author, comment)
 	require.NoError(t, err)
 	deleted := make(chan error, 1)

@@ -173,6 +173,23 @@ func (b *bundle) hold(t *testing.T, lock string, key int64) (tx pgx.Tx, release 
 	return tx, release
 }
 
+// holdDeletes has deletes of users wait when all is erased but the user.
+func (b *bundle) holdDeletes(t *testing.T) (release func()) {
+	t.Helper()
+	b.mustExec(t, `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NULL; END $$`)
+	b.mustExec(t, `CREATE TRIGGER wait BEFORE DELETE ON users FOR EACH STATEMENT EXECUTE FUNCTION wait()`)
+	_, release = b.hold(t, "pg_advisory_xact_lock", 42)
+	return release
+}
+
+// mustSession makes a session of a user that ends now.
+func (b *bundle) mustSession(t *testing.T, user uuid.UUID) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	b.mustExec(t, `INSERT INTO sessions VALUES ($1, $2, now() - interval '1 hour', now(), 'UTC', 1, 1, 1, 'go', 1, now())`, id, user)
+	return id
+}
+
 // tryIngestLock says whether an ingest would get the user's lock now.
 func (b *bundle) tryIngestLock(t *testing.T, userID uuid.UUID) (free bool) {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/clock"
@@ -55,12 +54,8 @@ func TestScanStaysCheap(t *testing.T) {
 	f.exec(`INSERT INTO hot_runs (user_id, first_s, last_s) SELECT md5('user-' || i)::uuid, $1::bigint - 60 * e - i % 60, $1::bigint - 60 * e - i % 60
 		FROM generate_series(20, 0, -5) e, generate_series(1, 4000) i`, noon)
 	f.exec(`VACUUM ANALYZE hot_runs`)
-	cfg := f.pool.Config()
-	cfg.MaxConns = 1                                          // plans are a connection's own
-	cfg.ConnConfig.RuntimeParams["enable_bitmapscan"] = "off" // as with large tables, for which it does not pay
-	one, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(one.Close)
+	// As with large tables, for which it does not pay.
+	one := testenv.OneConn(t, f.pool, map[string]string{"enable_bitmapscan": "off"})
 	agg, now := New(one, NewFinalizer(enqueue), clock.System{}, testenv.Logger(t), 1), time.Unix(noon, 0)
 	wholeReads := func() (n int) {
 		_, err := one.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`)

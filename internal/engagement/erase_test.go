@@ -51,7 +51,7 @@ func TestDeletedUserWhoseKudosMove(t *testing.T) {
 	ids := b.mustSessions(t, owner, 2)
 	b.mustKudos(t, going, ids[1], true)
 	b.mustComment(t, going, ids[1], "x")
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.pool)
 	_, err := store.TryWriterLock(t.Context(), tx, owner)
 	require.NoError(t, err)
 	b.mustExec(t, `INSERT INTO events (user_id, id, ts, lang, keystrokes, lines) VALUES ($1, gen_random_uuid(), $2::bigint * 1000, 'go', 1, 1)`, owner, base+12*60)
@@ -74,7 +74,7 @@ func TestKudosOfAUserWhoIsBeingDeleted(t *testing.T) {
 	b := setup(t)
 	going := b.mustUser(t, activity.ModeFull)
 	s := b.mustSessions(t, b.mustUser(t, activity.ModeFull), 1)[0]
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.pool)
 	_, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock($1)`, store.IngestLock(going))
 	require.NoError(t, err)
 	given := make(chan error, 1)
@@ -242,7 +242,7 @@ func TestHealWaitsForAFlush(t *testing.T) {
 	s := b.mustSessions(t, b.mustUser(t, activity.ModeFull), 1)[0]
 	b.mustKudos(t, b.mustUser(t, activity.ModeFull), s, true)
 	b.mustExec(t, `UPDATE session_counters SET kudos = 9`)
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.pool)
 	_, err := dbsqlc.New().EngagementFlushDeltas(t.Context(), tx, []uuid.UUID{s})
 	require.NoError(t, err)
 	healed := make(chan error, 1)

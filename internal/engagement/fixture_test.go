@@ -103,15 +103,6 @@ func (b *bundle) mustExec(t *testing.T, sql string, args ...any) {
 	require.NoError(t, err)
 }
 
-// begin starts a transaction that ends with the test at the latest.
-func (b *bundle) begin(t *testing.T) pgx.Tx {
-	t.Helper()
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
-	return tx
-}
-
 func (b *bundle) mustCount(t *testing.T, sql string, args ...any) (n int64) {
 	t.Helper()
 	require.NoError(t, b.pool.QueryRow(t.Context(), sql, args...).Scan(&n))

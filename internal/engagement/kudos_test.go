@@ -143,7 +143,7 @@ func TestDeltaThatComesDuringAFlush(t *testing.T) {
 	owner := b.mustUser(t, activity.ModeFull)
 	s := b.mustSessions(t, owner, 1)[0]
 	b.mustKudos(t, b.mustUser(t, activity.ModeFull), s, true)
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.pool)
 	_, err := tx.Exec(t.Context(), `SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE`, s)
 	require.NoError(t, err)
 	flushed := make(chan error, 1)

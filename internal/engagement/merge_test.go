@@ -208,7 +208,7 @@ func TestKudosThatMeetsAMerge(t *testing.T) {
 	b := setup(t)
 	owner, ada := b.mustUser(t, activity.ModeFull), b.mustUser(t, activity.ModeFull)
 	ids := b.mustSessions(t, owner, 2)
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.pool)
 	got, err := store.TryWriterLock(t.Context(), tx, owner)
 	require.NoError(t, err)
 	require.True(t, got)

@@ -1,12 +1,10 @@
 package following_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/account"
@@ -52,15 +50,6 @@ func (b *bundle) users(t *testing.T, handles ...string) (ids []uuid.UUID) {
 func (b *bundle) turn(t *testing.T, user uuid.UUID, mode activity.Mode) {
 	t.Helper()
 	require.NoError(t, b.app.Accounts.ChangeMode(t.Context(), user, mode))
-}
-
-// begin starts a transaction that ends with the test at the latest.
-func (b *bundle) begin(t *testing.T) pgx.Tx {
-	t.Helper()
-	tx, err := b.app.DB.Begin(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
-	return tx
 }
 
 func (b *bundle) exec(t *testing.T, sql string, args ...any) {
@@ -127,7 +116,7 @@ func TestFollowingIsLimited(t *testing.T) {
 	ids := b.users(t, "ada", "grace", "edsger")
 	b.exec(t, `INSERT INTO follows (user_id, followee_id) SELECT $1, gen_random_uuid() FROM generate_series(1, $2::int)`,
 		ids[0], following.MaxFollowing-1)
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.app.DB)
 	_, err := tx.Exec(ctx, `LOCK TABLE follows IN SHARE MODE`) // they may count, and wait before they insert
 	require.NoError(t, err)
 	results := make(chan error, 2)
@@ -163,7 +152,7 @@ func TestFollowAUserWhoIsBeingDeleted(t *testing.T) {
 	t.Parallel()
 	b, ctx := setup(t), t.Context()
 	ids := b.users(t, "ada", "grace")
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.app.DB)
 	_, err := tx.Exec(ctx, `SELECT FROM users WHERE id = $1 FOR UPDATE`, ids[1]) // as every delete does first
 	require.NoError(t, err)
 	followed := make(chan error, 1)
@@ -182,7 +171,7 @@ func TestFollowingWaitsForAChangeOfMode(t *testing.T) {
 	t.Parallel()
 	b, ctx := setup(t), t.Context()
 	ids := b.users(t, "ada", "grace")
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.app.DB)
 	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, store.IngestLock(ids[0])) // as a change of mode does first
 	require.NoError(t, err)
 	_, err = tx.Exec(ctx, `UPDATE users SET privacy = 'off' WHERE id = $1`, ids[0])

@@ -7,7 +7,8 @@
 // each other while they are on full or summary, and leave when they like. The owner, who is a member, also invites, removes,
 // renames and deletes. Who is on off makes, joins and changes nothing, sees what they are a member of, takes no place and is
 // shown to nobody: not as a member, not as the owner, not as invited, and an invitation from them is hidden too: it counts
-// against no limit of the invited, who cannot accept it, but can decline it. The owner of a group can take out who is on off, by the handle, without being told whether they were in.
+// against no limit of the invited, who cannot accept it, but can decline it. The owner of a group can take out who is on off,
+// by the handle, without being told whether they were in.
 //
 // When the owner leaves or is deleted, the group goes to whoever has been a member for longest, of those who are shown if
 // there are any. When nobody is left, it is deleted.

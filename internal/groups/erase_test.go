@@ -60,7 +60,7 @@ func TestInvitationOfAUserWhoIsBeingDeleted(t *testing.T) {
 	ids := b.users(t, "ada", "grace")
 	ada, grace := ids[0], ids[1]
 	id := b.group(t, ada)
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.app.DB)
 	_, err := tx.Exec(ctx, `SELECT FROM users WHERE id = $1 FOR UPDATE`, grace) // as every delete does first
 	require.NoError(t, err)
 	invited := make(chan error, 1)

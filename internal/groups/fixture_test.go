@@ -1,12 +1,10 @@
 package groups_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/account"
@@ -80,15 +78,6 @@ func (b *bundle) count(t *testing.T, sql string, args ...any) (n int) {
 	t.Helper()
 	require.NoError(t, b.app.DB.QueryRow(t.Context(), `SELECT count(*) FROM `+sql, args...).Scan(&n))
 	return n
-}
-
-// begin starts a transaction that ends with the test at the latest.
-func (b *bundle) begin(t *testing.T) pgx.Tx {
-	t.Helper()
-	tx, err := b.app.DB.Begin(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
-	return tx
 }
 
 // handles are the members that the viewer sees.

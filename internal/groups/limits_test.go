@@ -92,7 +92,7 @@ func TestNobodyIsKeptFromInvitations(t *testing.T) {
 // race has two wait for what a statement locks, lets them go, and wants one of them to find no room.
 func (b *bundle) race(t *testing.T, first, second func() error, lock string, args ...any) {
 	t.Helper()
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.app.DB)
 	_, err := tx.Exec(t.Context(), lock, args...)
 	require.NoError(t, err)
 	results := make(chan error, 2)

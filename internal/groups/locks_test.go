@@ -31,7 +31,7 @@ func TestAGroupWaitsForAChangeOfMode(t *testing.T) {
 	t.Parallel()
 	b, ctx := setup(t), t.Context()
 	ada := b.user(t, "ada")
-	tx := b.begin(t)
+	tx := testenv.Begin(t, b.app.DB)
 	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, store.IngestLock(ada)) // as a change of mode does first
 	require.NoError(t, err)
 	_, err = tx.Exec(ctx, `UPDATE users SET privacy = 'off' WHERE id = $1`, ada)

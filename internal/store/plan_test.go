@@ -3,7 +3,6 @@ package store_test
 import (
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/commma/commma/internal/store"
@@ -14,11 +13,7 @@ import (
 // TestPlanEachTime: Postgres comes to plan a statement for whatever values, but not one that is planned each time.
 func TestPlanEachTime(t *testing.T) {
 	t.Parallel()
-	cfg := testenv.Postgres(t).Config()
-	cfg.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	pool := testenv.OneConn(t, testenv.Postgres(t), nil)
 	const prepared = `SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%' || $1 || '%'`
 	for name, db := range map[string]dbsqlc.DBTX{"plain": pool, "each time": store.PlanEachTime(pool)} {
 		var got, n int
