@@ -13,6 +13,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/commma/commma/internal/languages"
+	"github.com/commma/commma/internal/store"
 )
 
 // ErrBusy means that too many pages are being read from Postgres. The request may be repeated later.
@@ -71,7 +72,7 @@ func (c ReaderConfig) withDefaults() ReaderConfig {
 type Reader struct {
 	live    live
 	truth   truth
-	reads   chan struct{} // holds an element for each read of Postgres
+	reads   *store.Turns // of Postgres
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	known   *known // ranks on the boards of the span before
 	cfg     ReaderConfig
@@ -81,7 +82,7 @@ type Reader struct {
 func NewReader(pool *pgxpool.Pool, rdb redis.UniversalClient, cfg ReaderConfig) *Reader {
 	cfg = cfg.withDefaults()
 	return &Reader{
-		live: live{rdb}, truth: truth{pool: pool, langs: cfg.Languages}, reads: make(chan struct{}, cfg.PostgresReads),
+		live: live{rdb}, truth: truth{pool: pool, langs: cfg.Languages}, reads: store.NewTurns(cfg.PostgresReads, cfg.PostgresWait),
 		breaker: newBreaker(), known: &known{}, cfg: cfg,
 	}
 }
@@ -219,17 +220,7 @@ func (v *visit) ask(ctx context.Context, b Board, question func(ctx context.Cont
 
 // fromPostgres reads when it is this read's turn.
 func (r *Reader) fromPostgres(ctx context.Context, read func(ctx context.Context) error) error {
-	timer := time.NewTimer(r.cfg.PostgresWait)
-	defer timer.Stop()
-	select {
-	case r.reads <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("wait to read board: %w", ctx.Err())
-	case <-timer.C:
-		return ErrBusy
-	}
-	defer func() { <-r.reads }()
-	return read(ctx)
+	return r.reads.Do(ctx, ErrBusy, func() error { return read(ctx) })
 }
 
 // setDeltas compares the entries of a page with the span before.

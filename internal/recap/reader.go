@@ -40,13 +40,13 @@ type DB interface {
 type Reader struct {
 	db    DB
 	clock clock.Clock
-	langs []string      // keys that have boards
-	reads chan struct{} // holds an element for each recap that Own reads
+	langs []string     // keys that have boards
+	reads *store.Turns // of Own
 }
 
 // NewReader makes a Reader over a pool. languages are the keys that have boards.
 func NewReader(db DB, c clock.Clock, languages []string) *Reader {
-	return &Reader{db: db, clock: c, langs: languages, reads: make(chan struct{}, singleReads)}
+	return &Reader{db: db, clock: c, langs: languages, reads: store.NewTurns(singleReads, singleWait)}
 }
 
 // Addressed is a recap, and where its user wants it.
@@ -60,41 +60,25 @@ type Addressed struct {
 
 // Own is a user's recap of a week, for the user's own eyes, also on off. It fails with ErrUnknownUser or ErrBusy.
 func (r *Reader) Own(ctx context.Context, userID uuid.UUID, w Week) (*Recap, error) {
-	if err := r.begin(ctx); err != nil { // before a connection is taken
-		return nil, err
-	}
-	defer func() { <-r.reads }()
-	asOf := r.clock.Now().UTC()
 	var found *Recap
-	err := r.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		all, err := r.read(ctx, tx, w, asOf, []uuid.UUID{userID}, true)
-		if err != nil {
-			return err
-		}
-		if len(all) == 0 {
-			return ErrUnknownUser
-		}
-		found = &all[0].Recap
-		return r.rank(ctx, tx, found, all[0].off)
+	err := r.reads.Do(ctx, ErrBusy, func() error {
+		asOf := r.clock.Now().UTC()
+		return r.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			all, err := r.read(ctx, tx, w, asOf, []uuid.UUID{userID}, true)
+			if err != nil {
+				return err
+			}
+			if len(all) == 0 {
+				return ErrUnknownUser
+			}
+			found = &all[0].Recap
+			return r.rank(ctx, tx, found, all[0].off)
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read recap: %w", err)
 	}
 	return found, nil
-}
-
-// begin waits until one recap more may be read.
-func (r *Reader) begin(ctx context.Context) error {
-	timer := time.NewTimer(singleWait)
-	defer timer.Stop()
-	select {
-	case r.reads <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait to read recap: %w", ctx.Err())
-	case <-timer.C:
-		return ErrBusy
-	}
 }
 
 // Of are the recaps of those of the users who were active in a week, in order of id. Users on off, and those who are gone,
